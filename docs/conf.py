@@ -1,11 +1,12 @@
 """
 How the documentation is built: by ``make docs``, from Markdown, without a network.
 
-Two parts are generated before the pages are read: the guarantees, from the tests, and the settings, from the code.
-They are included into pages that are written by hand.
+Two parts are generated before the pages are read: the guarantees, from the tests, and the settings,
+from the code. They are included into pages that are written by hand.
 
-The pages install the package from its repository, which they name ``<repository>``. Where it is served is known only to
-those who publish the pages: ``make docs ARGS='-D repository=https://git.example.com/kopf.git'``.
+The pages install the package from its repository, which they name ``<repository>``. Where it is
+served is known only to those who publish the pages: ``make docs ARGS='-D
+repository=https://git.example.com/kopf.git'``.
 """
 
 import inspect

@@ -35,12 +35,14 @@ class VirtualTime:
 
 @pytest.fixture
 async def virtual_time() -> AsyncIterator[VirtualTime]:
-    """Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take their real time."""
+    """
+    Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take
+    their real time.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    looptime.patch_event_loop(
-        loop, start=loop.time(), idle_step=0.1, resolution=1e-9
-    )  # finer than any wait
+    # Finer than any wait.
+    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1, resolution=1e-9)
     yield VirtualTime(since=loop.time())
     await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
     loop._default_executor = None  # type: ignore[attr-defined]  # or it is shut down again, with the time limit
@@ -54,7 +56,10 @@ def leaked_tasks_fail_the_test(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 async def _all_tasks_are_awaited() -> AsyncIterator[None]:
-    """Fail if the test and its fixtures leave tasks behind: this one is set up before them and torn down after them."""
+    """
+    Fail if the test and its fixtures leave tasks behind: this one is set up before them and torn
+    down after them.
+    """
     before = asyncio.all_tasks()
     yield
     current = asyncio.current_task()

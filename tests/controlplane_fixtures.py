@@ -1,8 +1,10 @@
 """
-The real cluster of the tests: our own control plane, or that of ``$KUBECONFIG_E2E``; one for the whole session.
+The real cluster of the tests: our own control plane, or that of ``$KUBECONFIG_E2E``; one for the
+whole session.
 
-Where there is none, the tests that need it are skipped, and the closing lines of pytest say so; if it is required
-(``KOPF_TESTS_CONTROLPLANE=required``, as in the project's own checks), they fail instead.
+Where there is none, the tests that need it are skipped, and the closing lines of pytest say so; if
+it is required (``KOPF_TESTS_CONTROLPLANE=required``, as in the project's own checks), they fail
+instead.
 """
 
 import dataclasses

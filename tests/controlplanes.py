@@ -1,8 +1,10 @@
 """
-A real control plane: etcd, kube-apiserver and kube-controller-manager, on free ports of the loopback, no containers.
+A real control plane: etcd, kube-apiserver and kube-controller-manager, on free ports of the
+loopback, no containers.
 
-Every one begins empty and has its own certificates, tokens and files; all of them are gone when it stops.
-The processes never outlive the one that has started them, however it ends: they are tethered by their standard input.
+Every one begins empty and has its own certificates, tokens and files; all of them are gone when it
+stops. The processes never outlive the one that has started them, however it ends: they are tethered
+by their standard input.
 
 By hand, it serves until Ctrl-C::
 
@@ -64,7 +66,9 @@ class Credentials:
 
 
 def find_build(environ: Mapping[str, str]) -> pathlib.Path | None:
-    """Find the directory with the programs in the user's cache; ``None`` if they are not built yet."""
+    """
+    Find the directory with the programs in the user's cache; ``None`` if they are not built yet.
+    """
     cache = environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
     build = pathlib.Path(cache, BUILD)
     return build if all(os.access(build / program, os.X_OK) for program in PROGRAMS) else None
@@ -82,7 +86,9 @@ def run_controlplane(build: pathlib.Path) -> Iterator['ControlPlane']:
 
 
 class Program:
-    """One process, in a session of its own: what comes from the terminal (Ctrl-C) does not reach it."""
+    """
+    One process, in a session of its own: what comes from the terminal (Ctrl-C) does not reach it.
+    """
 
     def __init__(self, command: Sequence[str | os.PathLike[str]], log: pathlib.Path) -> None:
         self._command = command
@@ -105,7 +111,10 @@ class Program:
             )
 
     def stop(self) -> None:
-        """End the process, politely or not, and wait until it is gone; nothing happens if there is none."""
+        """
+        End the process, politely or not, and wait until it is gone; nothing happens if there is
+        none.
+        """
         process, self._process = self._process, None
         if process is None:
             return
@@ -116,7 +125,10 @@ class Program:
             process.wait()
 
     def wait_until(self, check: Callable[[], bool]) -> None:
-        """Wait until the condition is true. Raises `StartError` if the process ends before that, or it lasts long."""
+        """
+        Wait until the condition is true. Raises `StartError` if the process ends before that, or it
+        lasts long.
+        """
         deadline = time.monotonic() + START_PATIENCE
         while not check():
             if self._process is None or self._process.poll() is not None:
@@ -132,7 +144,8 @@ class Program:
 
 class ControlPlane:
     """
-    One cluster without nodes. RBAC is on: ``admin`` may do everything, ``operator`` nothing until it is granted.
+    One cluster without nodes. RBAC is on: ``admin`` may do everything, ``operator`` nothing until
+    it is granted.
     """
 
     url: str
@@ -185,11 +198,17 @@ class ControlPlane:
         self._apiserver.wait_until(self._is_api_ready)
 
     def stop_apiserver(self) -> None:
-        """Stop the API server alone: its clients are cut off. The objects are kept, the history of watches is not."""
+        """
+        Stop the API server alone: its clients are cut off. The objects are kept, the history of
+        watches is not.
+        """
         self._apiserver.stop()
 
     def ask(self, path: str) -> Any:
-        """Get something from the API as the administrator; ``None`` if it is not there, or the API is not."""
+        """
+        Get something from the API as the administrator; ``None`` if it is not there, or the API is
+        not.
+        """
         request = urllib.request.Request(
             self.url + path, headers={'Authorization': f'Bearer {self.admin.token}'}
         )
@@ -207,7 +226,9 @@ class ControlPlane:
         )
 
     def read_audit(self) -> list[dict[str, Any]]:
-        """Read all that the API was asked of, in the order of the answers: one audit event per line."""
+        """
+        Read all that the API was asked of, in the order of the answers: one audit event per line.
+        """
         with self.audit_path.open() as lines:
             return [json.loads(line) for line in lines]
 
@@ -325,7 +346,10 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def wait_until_ended(pid: int) -> None:
-    """Wait until a process has ended, whosoever child it is and whether it is reaped. Raises `TimeoutError`."""
+    """
+    Wait until a process has ended, whosoever child it is and whether it is reaped. Raises
+    `TimeoutError`.
+    """
     deadline = time.monotonic() + STOP_PATIENCE
     while True:
         shown = subprocess.run(
@@ -339,7 +363,10 @@ def wait_until_ended(pid: int) -> None:
 
 
 def _fetch(request: urllib.request.Request, context: ssl.SSLContext | None = None) -> Any:
-    """Get an answer: decoded if it is JSON, as bytes if not; ``None`` if there is none, or it is a refusal."""
+    """
+    Get an answer: decoded if it is JSON, as bytes if not; ``None`` if there is none, or it is a
+    refusal.
+    """
     try:
         with urllib.request.urlopen(request, timeout=STOP_PATIENCE, context=context) as response:
             raw = response.read()

@@ -1,5 +1,6 @@
 """
-What became of operations in faults: the tests collect it, and it is printed as a table when they end.
+What became of operations in faults: the tests collect it, and it is printed as a table when they
+end.
 """
 
 import dataclasses
@@ -9,7 +10,9 @@ import pytest
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
-    """The table: by the fault, then by the operation. Several words of one cell are of several tests."""
+    """
+    The table: by the fault, then by the operation. Several words of one cell are of several tests.
+    """
 
     rows: dict[str, dict[str, list[str]]] = dataclasses.field(default_factory=dict)
 
@@ -19,7 +22,10 @@ class Outcomes:
             words.append(outcome)
 
     def format(self) -> list[str]:
-        """Write it down in lines: a line for each fault, and the first one with the names of the operations."""
+        """
+        Write it down in lines: a line for each fault, and the first one with the names of the
+        operations.
+        """
         operations = list(
             dict.fromkeys(operation for row in self.rows.values() for operation in row)
         )

@@ -1,5 +1,6 @@
 """
-Faults of clusters: all that can happen to requests and answers, and a server that spoils answers on their way.
+Faults of clusters: all that can happen to requests and answers, and a server that spoils answers on
+their way.
 """
 
 import asyncio
@@ -40,11 +41,13 @@ FAULTS = {
 
 class Meddler:
     """
-    A server in front of a sandbox: it passes everything through, but spoils some of the answers on the way.
+    A server in front of a sandbox: it passes everything through, but spoils some of the answers on
+    the way.
 
-    The spoilt requests are executed. The ways of spoiling: ``torn`` (the connection is lost in the middle of the
-    answer), ``malformed``, ``empty``, ``huge`` (8 MB more of JSON's spaces than usual), ``outdated`` (the same as
-    the last time before), ``late`` (what was true then, but not until the spoiling is lifted).
+    The spoilt requests are executed. The ways of spoiling: ``torn`` (the connection is lost in the
+    middle of the answer), ``malformed``, ``empty``, ``huge`` (8 MB more of JSON's spaces than
+    usual), ``outdated`` (the same as the last time before), ``late`` (what was true then, but not
+    until the spoiling is lifted).
     """
 
     WAYS = 'torn', 'malformed', 'empty', 'huge', 'outdated', 'late'

@@ -1,7 +1,8 @@
 """
 The layers of the package: what is public, what is hidden, and who may know of whom.
 
-The imports are read from the sources, those for type checkers included: this way, nothing depends on what is loaded.
+The imports are read from the sources, those for type checkers included: this way, nothing depends
+on what is loaded.
 """
 
 import ast
@@ -73,7 +74,9 @@ IMPORTS = [(name, imported) for name, path in list_modules() for imported in ite
 
 
 def find_upward(parent, layers):
-    """Imports of higher layers from lower ones, and between siblings; the layers are from the top."""
+    """
+    Imports of higher layers from lower ones, and between siblings; the layers are from the top.
+    """
     levels = {
         f'{parent}.{name}': level
         for level, layer in enumerate(layers)

@@ -191,7 +191,10 @@ def test_single_step_in_a_long_run_is_no_slope():
 
 
 def build_reports(*, worked=0, restless=0):
-    """Reports of a minute, with something done or with tasks that come and go so many seconds ago; never if 0."""
+    """
+    Reports of a minute, with something done or with tasks that come and go so many seconds ago;
+    never if 0.
+    """
     return [
         {
             'events': int(second > 60 - worked),

@@ -1,8 +1,9 @@
 """
 Operators in clusters: which rights they need, and what the manifests for their deployment are like.
 
-The roles of ``deploy/`` are applied to a sandbox that enforces them, and operators are run there as in their pods: with
-the files of the service account. What was granted is compared with what was asked for: neither may be more.
+The roles of ``deploy/`` are applied to a sandbox that enforces them, and operators are run there as
+in their pods: with the files of the service account. What was granted is compared with what was
+asked for: neither may be more.
 """
 
 import asyncio
@@ -57,7 +58,9 @@ async def sandbox(virtual_time):
 
 @pytest.fixture
 async def pod(sandbox, monkeypatch, tmp_path):
-    """As if in a pod of the service account of the manifests given: with its files and environment."""
+    """
+    As if in a pod of the service account of the manifests given: with its files and environment.
+    """
 
     async def enter(*manifests):
         await sandbox.apply(
@@ -91,7 +94,9 @@ async def request_token(sandbox):
 
 @pytest.fixture
 def registry():
-    """An operator that does all that operators do with one resource, and logs in by the usual places."""
+    """
+    An operator that does all that operators do with one resource, and logs in by the usual places.
+    """
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(kopf.login_with_service_account)
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
@@ -160,7 +165,9 @@ async def wait_until(condition):
 
 
 def get_asked(sandbox, *, denied=False):
-    """What was asked for by the operator about the objects of the cluster: verbs, groups, resources."""
+    """
+    What was asked for by the operator about the objects of the cluster: verbs, groups, resources.
+    """
     return {
         (asked.verb, asked.group, f'{asked.plural}/{asked.subresource}'.rstrip('/'))
         for asked in sandbox.requests

@@ -1,7 +1,8 @@
 """
 The image: its recipe can be read, has what it needs, and its entry point does what is promised.
 
-There is no container engine in the tests: the entry point is run as it is, with other commands in place of real ones.
+There is no container engine in the tests: the entry point is run as it is, with other commands in
+place of real ones.
 """
 
 import json
@@ -39,7 +40,10 @@ def list_ignored_rules():
 
 @pytest.fixture
 def container(tmp_path):
-    """A container, as the entry point sees it: what is in ``/app``, and the commands that say how they are called."""
+    """
+    A container, as the entry point sees it: what is in ``/app``, and the commands that say how they
+    are called.
+    """
     commands, app = tmp_path / 'bin', tmp_path / 'app'
     commands.mkdir()
     app.mkdir()
@@ -177,7 +181,10 @@ def test_requirements_are_satisfied_by_the_package_of_the_image(built, tmp_path,
 
 @pytest.fixture(scope='module')
 def built(tmp_path_factory):
-    """The directory ``/opt/kopf`` of the image, made by its own commands; the dependencies are left out."""
+    """
+    The directory ``/opt/kopf`` of the image, made by its own commands; the dependencies are left
+    out.
+    """
     directory = tmp_path_factory.mktemp('image') / 'kopf'
     (command,) = [args for name, args in read_instructions() if name == 'RUN' and 'wheel' in args]
     command = command.replace('/opt/kopf', str(directory)).replace("'.[", "--no-deps '.[")

@@ -1,5 +1,6 @@
 """
-JSON that is large or hostile, as it comes from the API: what is wrong with one object is not wrong with the others.
+JSON that is large or hostile, as it comes from the API: what is wrong with one object is not wrong
+with the others.
 """
 
 import json
@@ -216,9 +217,8 @@ def test_deep_object_with_many_items_is_read_in_reasonable_time(items):
     signal = signals.classify_line(line)
 
     assert isinstance(signal, signals.Misfit)
-    assert (
-        time.perf_counter() - since < 10
-    )  # it was over 30 if each item was searched for in all that follow
+    # It was over 30 if each item was searched for in all that follow.
+    assert time.perf_counter() - since < 10
 
 
 def test_items_of_a_list_are_read_in_reasonable_time_also_if_their_first_keys_differ():

@@ -1,5 +1,6 @@
 """
-The examples do what they say: each is run as users run it, usually by ``kopf run --sandbox``, in its own process.
+The examples do what they say: each is run as users run it, usually by ``kopf run --sandbox``, in
+its own process.
 """
 
 import contextlib

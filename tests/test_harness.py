@@ -13,7 +13,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 @pytest.fixture
 def run_tests(pytester):
-    """Run tests that we do not want to have here, in a project with our configuration and harness."""
+    """
+    Run tests that we do not want to have here, in a project with our configuration and harness.
+    """
     pytester.makeconftest((ROOT / 'tests/conftest.py').read_text())
     pytester.makepyprojecttoml((ROOT / 'pyproject.toml').read_text())
 

@@ -144,7 +144,10 @@ def test_classes_of_files_can_be_pickled():
 
 @pytest.mark.guarantee('WLD-017')
 def test_file_named_as_a_standard_module_hides_nothing():
-    """In a process of its own, with a module that is not loaded yet: the neighbour is not taken for it."""
+    """
+    In a process of its own, with a module that is not loaded yet: the neighbour is not taken for
+    it.
+    """
     write(
         'operator.py',
         'import operator, this_neighbour\n'

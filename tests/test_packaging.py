@@ -232,7 +232,10 @@ def call(*command, **kwargs):
 
 
 def install(directory, requirement):
-    """Install it to a new environment, in which there is nothing else; return the directory of its commands."""
+    """
+    Install it to a new environment, in which there is nothing else; return the directory of its
+    commands.
+    """
     call(sys.executable, '-m', 'venv', '--without-pip', directory)
     call(
         sys.executable,

@@ -1,6 +1,7 @@
 """
-What the project promises in SECURITY.md, beside what is shown where it belongs: the data of Secrets (test_secrecy), the
-probes and the webhooks against slow and oversized requests (test_probing, test_webhook_servers).
+What the project promises in SECURITY.md, beside what is shown where it belongs: the data of Secrets
+(test_secrecy), the probes and the webhooks against slow and oversized requests (test_probing,
+test_webhook_servers).
 """
 
 import ast
@@ -52,9 +53,8 @@ FORBIDDEN = {
     'ssl': {'_create_unverified_context'},
     'subprocess': {'getoutput', 'getstatusoutput'},
 }
-ALLOWED = {
-    ('kopf/_sandbox/codec/manifests.py', 'yaml.load_all')
-}  # with a loader that is safe: see the test of it
+# With a loader that is safe: see the test of it.
+ALLOWED = {('kopf/_sandbox/codec/manifests.py', 'yaml.load_all')}
 
 
 def find_dangers(path):
@@ -158,7 +158,10 @@ def test_arguments_of_exec_plugins_are_not_interpreted(tmp_path):
 
 @pytest.fixture
 def temporary_files(monkeypatch, tmp_path):
-    """All temporary files with their modes: the default rights of new files are as wide as they can be."""
+    """
+    All temporary files with their modes: the default rights of new files are as wide as they can
+    be.
+    """
     made, original = {}, tempfile.mkstemp
 
     def mkstemp(*args, **kwargs):

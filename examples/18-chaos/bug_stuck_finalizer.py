@@ -11,5 +11,6 @@ async def create_fn(spec, uid, **_):
 
 @kopf.on.delete('kopfexamples', backoff=5)
 async def delete_fn(uid, **_):
-    # If the operator is killed when the bucket is gone, but the object is not yet, this fails for ever.
+    # If the operator is killed when the bucket is gone, but the object is not yet, this fails for
+    # ever.
     cloud.delete_bucket(cloud.find_bucket(tag=uid))

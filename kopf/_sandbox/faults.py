@@ -24,9 +24,8 @@ class Scope:
     """The requests that a fault affects; empty fields match any."""
 
     verb: str = ''  # of the API or of HTTP
-    resource: str = (
-        ''  # the plural name, with or without the group: kopfexamples, kopfexamples.kopf.dev
-    )
+    # The plural name, with or without the group: kopfexamples, kopfexamples.kopf.dev.
+    resource: str = ''
     path: str = ''  # a glob over the whole path
     user_agent: str = ''  # a glob
 

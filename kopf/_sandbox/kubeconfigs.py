@@ -112,9 +112,8 @@ def _is_ours(kubeconfig: Any) -> bool:
 
 
 def _replace_file(target: pathlib.Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(
-        prefix=f'.{target.name}.', dir=target.parent
-    )  # with mode 0600
+    # With mode 0600.
+    descriptor, temporary = tempfile.mkstemp(prefix=f'.{target.name}.', dir=target.parent)
     try:
         with os.fdopen(descriptor, 'wb') as file:
             file.write(content)

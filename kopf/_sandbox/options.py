@@ -42,7 +42,6 @@ class Options:
     tls: bool = True
     apply: Sequence[Source] = ()
     save: str | os.PathLike[str] | None = None  # the directory to save the objects to
-    now: Callable[[], datetime.datetime] | None = (
-        None  # for the times in objects; None for the real time
-    )
+    # For the times in objects; None for the real time.
+    now: Callable[[], datetime.datetime] | None = None
     kubeconfig: pathlib.Path | None = None  # the path to write it to; None for a temporary file

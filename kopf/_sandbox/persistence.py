@@ -325,9 +325,8 @@ def _open_privately(path: str, flags: int) -> int:
 
 def _replace(path: pathlib.Path, lines: Iterator[bytes] | list[bytes]) -> None:
     """Write a private file in place of the old one, atomically."""
-    descriptor, temporary = tempfile.mkstemp(
-        prefix=f'.{path.name}.', dir=path.parent
-    )  # with mode 0600
+    # With mode 0600.
+    descriptor, temporary = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)
     try:
         with os.fdopen(descriptor, 'wb') as file:
             file.writelines(lines)

@@ -21,7 +21,10 @@ from kopf._core.intents import registries
 
 @pytest.fixture(autouse=True)
 def restored_process(monkeypatch, tmp_path):
-    """Leave no traces of what a process usually does only once; have no hints of the environment and of files."""
+    """
+    Leave no traces of what a process usually does only once; have no hints of the environment and
+    of files.
+    """
     root, modules, registry = (
         logging.getLogger(),
         set(sys.modules),

@@ -1,7 +1,9 @@
 """
-An operator with handlers of all kinds: quick and slow, failing and not, for the tests that stop it at any moment.
+An operator with handlers of all kinds: quick and slow, failing and not, for the tests that stop it
+at any moment.
 
-It writes a journal, one JSON object per line, to the file of ``$JOURNAL``: what has begun, and what has ended.
+It writes a journal, one JSON object per line, to the file of ``$JOURNAL``: what has begun, and what
+has ended.
 """
 
 import asyncio
@@ -17,9 +19,8 @@ LIMIT = float(os.environ['EXIT_LIMIT'])
 
 def note(what, fn, name=None, value=None):
     line = json.dumps({'what': what, 'fn': fn, 'name': name, 'value': value})
-    os.write(
-        JOURNAL, f'{line}\n'.encode()
-    )  # at once, by one call: whatever happens next, it is there
+    # At once, by one call: whatever happens next, it is there.
+    os.write(JOURNAL, f'{line}\n'.encode())
 
 
 @kopf.on.startup()
@@ -69,9 +70,8 @@ def slow_sync(name, spec, **_):
 @kopf.on.update('kopfexamples', field='spec')
 async def slow_async(name, spec, patch, **_):
     note('begin', 'slow_async', name, spec['value'])
-    await asyncio.sleep(
-        1.5 if spec['value'] % 10 == 0 else 0.1
-    )  # sometimes, longer than the exit lets it be
+    # Sometimes, longer than the exit lets it be.
+    await asyncio.sleep(1.5 if spec['value'] % 10 == 0 else 0.1)
     patch.status['slow'] = spec['value']
     note('end', 'slow_async', name, spec['value'])
 

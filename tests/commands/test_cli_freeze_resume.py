@@ -1,5 +1,6 @@
 """
-``kopf freeze`` and ``kopf resume`` on a sandbox; and operators as processes, which are paused by them or by each other.
+``kopf freeze`` and ``kopf resume`` on a sandbox; and operators as processes, which are paused by
+them or by each other.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """
-A running operator does not load what it does not use: each library takes megabytes and tenths of a second.
+A running operator does not load what it does not use: each library takes megabytes and tenths of a
+second.
 """
 
 import os

@@ -392,7 +392,10 @@ def test_wrong_settings_are_told_without_a_traceback():
 
 
 def test_other_errors_are_shown_in_full():
-    """They come out as they are, so that the interpreter shows them, and those who call the command can catch them."""
+    """
+    They come out as they are, so that the interpreter shows them, and those who call the command
+    can catch them.
+    """
     result = invoke('-A', write('handlers.py', ''), obj=cli.CLIControls(stop_flag='not a flag'))
 
     assert result.exit_code == 1

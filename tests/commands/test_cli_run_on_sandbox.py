@@ -278,9 +278,8 @@ def read_until(stream, text):
 @pytest.mark.guarantee('CLI-022', 'CLI-025')
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, number):
-    write(
-        'objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD]))
-    )  # the definition goes first anyway
+    # The definition goes first anyway.
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
     path = write(
         'handlers.py',
         """

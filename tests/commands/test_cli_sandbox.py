@@ -247,7 +247,9 @@ def test_objects_are_saved_even_if_killed(start, tmp_path):
 
 
 def test_second_signal_ends_at_once(start, tmp_path):
-    """Whatever the command is busy with: here, with a webhook that takes a request and never answers."""
+    """
+    Whatever the command is busy with: here, with a webhook that takes a request and never answers.
+    """
     with socket.create_server(('127.0.0.1', 0)) as webhook:
         webhook.settimeout(60)
         configuration = {

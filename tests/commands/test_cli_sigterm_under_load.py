@@ -1,8 +1,10 @@
 """
-``kopf run`` is stopped by SIGTERM at any moment while its objects are created, changed and deleted all the time.
+``kopf run`` is stopped by SIGTERM at any moment while its objects are created, changed and deleted
+all the time.
 
-The moments are spread from the very start of the process to its steady work: a quarter of them is before the first
-object is handled. There are ``$KOPF_TESTS_SIGTERMS`` of them, 20 by default; the figures are logged in the end.
+The moments are spread from the very start of the process to its steady work: a quarter of them is
+before the first object is handled. There are ``$KOPF_TESTS_SIGTERMS`` of them, 20 by default; the
+figures are logged in the end.
 """
 
 import collections
@@ -60,8 +62,9 @@ class Load:
     """
     Creations, changes and deletions of objects, in a thread, for as long as the block is executed.
 
-    The calm objects are changed only when all previous changes are handled, so that every change is a change for
-    the operator. The wild ones are changed at any time: some states are never seen, except for the last one.
+    The calm objects are changed only when all previous changes are handled, so that every change is
+    a change for the operator. The wild ones are changed at any time: some states are never seen,
+    except for the last one.
     """
 
     def __init__(self, sandbox, seed):
@@ -147,7 +150,10 @@ class Run:
 
     @property
     def is_begun(self):
-        """Was the signal noticed by an operator? Otherwise, there was none yet, and nothing was done at all."""
+        """
+        Was the signal noticed by an operator? Otherwise, there was none yet, and nothing was done
+        at all.
+        """
         return 'Signal SIGTERM is received' in self.output
 
 
@@ -271,7 +277,10 @@ def runs(sandbox, tmp_path):
 
 
 def choose_moments(count, readiness):
-    """Spread them evenly over the time in which a process gets ready, and over its work, in a random order."""
+    """
+    Spread them evenly over the time in which a process gets ready, and over its work, in a random
+    order.
+    """
     chance = random.Random(count)
     early = count // 4
     moments = [
@@ -295,7 +304,9 @@ def wait_until_settled(sandbox, load, timeout=120):
 
 
 def check_nothing_is_lost(notes, load):
-    """Check that every change has been handled to the end by every handler, and every deletion too."""
+    """
+    Check that every change has been handled to the end by every handler, and every deletion too.
+    """
     seen = {fn: collections.defaultdict(set) for fn in (*HANDLERS, 'delete')}
     for note in notes:
         if note['what'] == 'end' and note['fn'] in seen:

@@ -2,8 +2,8 @@
 Extract what the sandbox knows about the built-in resources from a live cluster.
 
 Reads the discovery and OpenAPI v3 of a real kube-apiserver, and writes two files for the sandbox:
-``resources.json`` (what is served) and ``schemas.json`` (the definitions of the objects, without any prose).
-To be run by hand when the sandbox moves to another version of Kubernetes::
+``resources.json`` (what is served) and ``schemas.json`` (the definitions of the objects, without
+any prose). To be run by hand when the sandbox moves to another version of Kubernetes::
 
     python tests/controlplane/extract_definitions.py --kubectl kubectl --kubeconfig ~/.kube/config
 """

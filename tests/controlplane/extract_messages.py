@@ -1,11 +1,12 @@
 """
 Extract how the built-in objects look in protobuf, from the sources of Kubernetes.
 
-Reads the declarations of the messages (``generated.proto``) in the Go modules, joins them with the definitions that
-the sandbox has already (``schemas.json``), and writes ``messages.json``: for each message, its fields by numbers.
-Each field is its name in JSON and its type: ``spec PodSpec``, ``ports []ContainerPort``, ``data map[string]bytes``.
-The types from other packages have their full names. A field without a name is inlined: JSON has its fields instead.
-To be run by hand when the sandbox moves to another version of Kubernetes, after ``extract_definitions.py``::
+Reads the declarations of the messages (``generated.proto``) in the Go modules, joins them with the
+definitions that the sandbox has already (``schemas.json``), and writes ``messages.json``: for each
+message, its fields by numbers. Each field is its name in JSON and its type: ``spec PodSpec``,
+``ports []ContainerPort``, ``data map[string]bytes``. The types from other packages have their full
+names. A field without a name is inlined: JSON has its fields instead. To be run by hand when the
+sandbox moves to another version of Kubernetes, after ``extract_definitions.py``::
 
     python tests/controlplane/extract_messages.py --modules ~/go/pkg/mod/k8s.io --version v0.35.4
 """
@@ -97,7 +98,9 @@ def parse_file(text: str) -> Iterator[tuple[str, dict[int, Field]]]:
 
 
 def convert_name(name: str, package: str) -> str:
-    """Convert the names as in ``.k8s.io.api.core.v1.Pod`` to those as in ``io.k8s.api.core.v1.Pod``."""
+    """
+    Convert the names as in ``.k8s.io.api.core.v1.Pod`` to those as in ``io.k8s.api.core.v1.Pod``.
+    """
     full_name = name.removeprefix('.') if name.startswith('.') else f'{package}.{name}'
     full_name = full_name.replace('k8s.io.', 'io.k8s.', 1)
     return re.sub(r'^(io\.k8s\.)(apiextensions|kube)_', r'\1\2-', full_name)
@@ -122,15 +125,17 @@ def render_field(owner: str, field: Field, definitions: Mapping[str, Any]) -> st
     own = field.type.removeprefix(f'{package}.')
     type_ = own if '.' not in own else field.type
     properties = definitions.get(owner, {}).get('properties')
-    if (
-        properties is None
-    ):  # the message has no fields in JSON: it is either inlined, or written in a way of its own
+    # The message has no fields in JSON: it is either inlined, or written in a way of its own.
+    if properties is None:
         return f'{field.name} {"json" if type_ == "bytes" else field.prefix + type_}'
     return f'{find_name(owner, field, properties)} {field.prefix}{type_}'
 
 
 def find_name(owner: str, field: Field, properties: Mapping[str, Any]) -> str:
-    """Find how JSON names the field: the same, or nearly the same, or in no way if its own fields stand for it."""
+    """
+    Find how JSON names the field: the same, or nearly the same, or in no way if its own fields
+    stand for it.
+    """
     names = {re.sub(r'\W', '', name).lower(): name for name in properties}
     if field.name in properties:
         return field.name

@@ -1,5 +1,6 @@
 """
-Fresh installations, as the documents describe them: from a clone, or by the address of the repository.
+Fresh installations, as the documents describe them: from a clone, or by the address of the
+repository.
 """
 
 import json
@@ -32,7 +33,10 @@ def make_clone(directory: pathlib.Path) -> pathlib.Path:
 
 
 def type_commands(commands: str, directory: pathlib.Path, clone: pathlib.Path) -> None:
-    """Type the commands in a shell with no other Python environment around, with this clone as the repository."""
+    """
+    Type the commands in a shell with no other Python environment around, with this clone as the
+    repository.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
@@ -55,7 +59,10 @@ def type_commands(commands: str, directory: pathlib.Path, clone: pathlib.Path) -
 
 
 def read_origin(environment: pathlib.Path) -> tuple[str, str]:
-    """Return the version of the package that is installed in the environment, and the URL that it came from."""
+    """
+    Return the version of the package that is installed in the environment, and the URL that it came
+    from.
+    """
     (info,) = environment.glob('lib/python*/site-packages/kopf-*.dist-info')
     version = info.name.removeprefix('kopf-').removesuffix('.dist-info')
     return version, json.loads((info / 'direct_url.json').read_text())['url']

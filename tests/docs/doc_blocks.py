@@ -1,8 +1,9 @@
 """
 Code blocks of the documentation: what is in them, and where they are.
 
-Only the fences of Markdown are understood, as our pages use them: at any indentation, of any length. The fences of
-directives (their languages are in braces) are transparent: blocks inside of them count, too.
+Only the fences of Markdown are understood, as our pages use them: at any indentation, of any
+length. The fences of directives (their languages are in braces) are transparent: blocks inside of
+them count, too.
 """
 
 import dataclasses
@@ -25,7 +26,10 @@ class Block:
 
 
 def list_pages() -> list[str]:
-    """The pages that are there, by their paths without suffixes; what is built from them is not looked at."""
+    """
+    The pages that are there, by their paths without suffixes; what is built from them is not looked
+    at.
+    """
     paths = [path.relative_to(DOCS) for path in DOCS.rglob('*.md')]
     return sorted(
         path.with_suffix('').as_posix() for path in paths if not path.parts[0].startswith('_')

@@ -1,5 +1,6 @@
 """
-Operators out of the documentation: some functions of a page, with what they need, run on a simulated cluster.
+Operators out of the documentation: some functions of a page, with what they need, run on a
+simulated cluster.
 """
 
 import doc_blocks
@@ -35,7 +36,10 @@ def build_database(name='db1', spec=None, **metadata):
 
 
 def write_operator(path, page, *names):
-    """Write the blocks of the page that define these names, with all imports of the page; return the path."""
+    """
+    Write the blocks of the page that define these names, with all imports of the page; return the
+    path.
+    """
     blocks = doc_blocks.read_blocks(page, 'python')
     imports = [
         line for block in blocks for line in block.code.splitlines() if line.startswith('import ')

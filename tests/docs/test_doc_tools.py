@@ -1,5 +1,6 @@
 """
-What is made by scripts for the documentation: pictures, the list of guarantees, the list of settings, checks of links.
+What is made by scripts for the documentation: pictures, the list of guarantees, the list of
+settings, checks of links.
 """
 
 import dataclasses

@@ -1,5 +1,6 @@
 """
-The examples of the page on admission do what the page says: the sandbox calls the webhooks for real.
+The examples of the page on admission do what the page says: the sandbox calls the webhooks for
+real.
 """
 
 import pytest

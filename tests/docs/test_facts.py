@@ -1,5 +1,6 @@
 """
-What the pages name exists: the options of the command with their variables, the settings, the public names.
+What the pages name exists: the options of the command with their variables, the settings, the
+public names.
 """
 
 import ast

@@ -42,7 +42,9 @@ BARE = re.compile(r'kopf(\[[\w, -]+\])?(\s*[<>=~!]=?[^@]*)?')
 
 
 def find_bare(text: str) -> list[str]:
-    """Return the commands and hints that would install the package by its bare name, from an index."""
+    """
+    Return the commands and hints that would install the package by its bare name, from an index.
+    """
     commands = [match[0].strip() for match in (*COMMAND.finditer(text), *TOOL.finditer(text))]
     found = [
         command

@@ -1,5 +1,6 @@
 """
-The page on performance: it is made of the kept results of the benchmarks, and tells which targets are met.
+The page on performance: it is made of the kept results of the benchmarks, and tells which targets
+are met.
 """
 
 import importlib

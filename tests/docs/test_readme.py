@@ -1,5 +1,6 @@
 """
-The first page that everyone sees is true: its commands work as they are, and its pictures and figures are real.
+The first page that everyone sees is true: its commands work as they are, and its pictures and
+figures are real.
 """
 
 import importlib
@@ -65,7 +66,10 @@ def test_first_minute_works_as_it_is_written(tmp_path, kubectl_path, blocks):
 
 
 def run_and_greet(command, blocks, directory, env, kubectl_path):
-    """Run the operator, create an object in another terminal, press Ctrl-C; return all that was printed."""
+    """
+    Run the operator, create an object in another terminal, press Ctrl-C; return all that was
+    printed.
+    """
     process = subprocess.Popen(
         command.split(),
         cwd=directory,

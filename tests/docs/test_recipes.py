@@ -1,5 +1,6 @@
 """
-The recipes of the documentation do what the pages say of them: operators of whole blocks, in virtual time.
+The recipes of the documentation do what the pages say of them: operators of whole blocks, in
+virtual time.
 """
 
 import doc_blocks

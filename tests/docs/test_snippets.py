@@ -1,9 +1,10 @@
 """
-The code in the documentation runs: the blocks of each page in their order, in one namespace, with a fresh registry.
+The code in the documentation runs: the blocks of each page in their order, in one namespace, with a
+fresh registry.
 
-Blocks that begin with a comment with a file name (``# handlers.py``) are files, too: for the blocks after them, which
-can import or read them. Blocks are not run if marked so (```` ```python notest ````): only those that need what is not
-here, e.g. a cloud.
+Blocks that begin with a comment with a file name (``# handlers.py``) are files, too: for the blocks
+after them, which can import or read them. Blocks are not run if marked so (```` ```python notest
+````): only those that need what is not here, e.g. a cloud.
 """
 
 import ast

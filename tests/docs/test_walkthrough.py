@@ -1,10 +1,12 @@
 """
-The tutorial works: everything on its pages is typed as it is there, page by page, and says what is said there.
+The tutorial works: everything on its pages is typed as it is there, page by page, and says what is
+said there.
 
-Blocks with names of files in their first lines are put to the files; ``name, added`` is put to the end of the file,
-except for the imports that are there already. In the consoles, the lines with ``$`` are typed, and the lines after them
-are what is printed; consoles with no such lines are what the operator says by itself. Only times, ports, paths and ages
-differ. The installation, which is in ``bash``, is typed first; the other ``bash`` is advice.
+Blocks with names of files in their first lines are put to the files; ``name, added`` is put to the
+end of the file, except for the imports that are there already. In the consoles, the lines with
+``$`` are typed, and the lines after them are what is printed; consoles with no such lines are what
+the operator says by itself. Only times, ports, paths and ages differ. The installation, which is in
+``bash``, is typed first; the other ``bash`` is advice.
 """
 
 import itertools
@@ -166,7 +168,10 @@ class Student:
         return self.programs[kind]
 
     def execute(self, command, expected, *, is_patient):
-        """Run it, and compare; what is only looked at can become as expected a bit later, as for a human."""
+        """
+        Run it, and compare; what is only looked at can become as expected a bit later, as for a
+        human.
+        """
         deadline = time.monotonic() + (PATIENCE if is_patient else 0)
         while True:
             done = subprocess.run(

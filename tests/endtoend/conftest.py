@@ -1,5 +1,6 @@
 """
-Whole operators on real API servers, in real time: each test is for the sandbox and for a real cluster alike.
+Whole operators on real API servers, in real time: each test is for the sandbox and for a real
+cluster alike.
 """
 
 import asyncio
@@ -98,7 +99,8 @@ def kubeconfig(server, monkeypatch):
 @pytest.fixture
 async def run_operator(world, registry, settings, kubeconfig):
     """
-    Run an operator in the namespace of the test: ``async with run_operator() as task``. It is stopped in the end.
+    Run an operator in the namespace of the test: ``async with run_operator() as task``. It is
+    stopped in the end.
     """
 
     @contextlib.asynccontextmanager

@@ -40,7 +40,8 @@ class Server:
     """
     An API server, with the rights of its administrator. What it cannot do is ``None``.
 
-    To be taken ``down`` is to lose all connections and the history of changes, until it is brought ``up`` again.
+    To be taken ``down`` is to lose all connections and the history of changes, until it is brought
+    ``up`` again.
     """
 
     kubeconfig: pathlib.Path

@@ -65,7 +65,9 @@ class Api:
             return None
 
     async def wait_until_served(self, path: str) -> None:
-        """Wait until this can be asked for: the servers refuse in several ways before they are ready."""
+        """
+        Wait until this can be asked for: the servers refuse in several ways before they are ready.
+        """
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
@@ -97,7 +99,9 @@ async def connect(server: e2e_servers.Server) -> AsyncIterator[Api]:
 
 
 async def define(server: e2e_servers.Server, crd: Mapping[str, Any]) -> bool:
-    """Define a custom resource, unless it is defined; wait until it is served. Tell if it was not."""
+    """
+    Define a custom resource, unless it is defined; wait until it is served. Tell if it was not.
+    """
     async with connect(server) as api:
         is_new = await api.ensure(CRDS, crd)
         await api.wait_until_served(
@@ -113,7 +117,9 @@ async def undefine(server: e2e_servers.Server, crd: Mapping[str, Any]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """One namespace with its objects; by default, these are the custom resources of the examples."""
+    """
+    One namespace with its objects; by default, these are the custom resources of the examples.
+    """
 
     server: e2e_servers.Server
     api: Api
@@ -221,7 +227,9 @@ class World:
         )
 
     async def issue_token(self, account: str, name: str) -> str:
-        """Issue a token of a service account that is valid until the secret of this name is deleted."""
+        """
+        Issue a token of a service account that is valid until the secret of this name is deleted.
+        """
         secret = await self.create(name, 'secrets')
         bound = {
             'kind': 'Secret',
@@ -237,7 +245,10 @@ class World:
         return str(answer['status']['token'])
 
     async def wait_until_rejected(self, token: str) -> None:
-        """Wait until a token is not accepted any more: servers trust those that they have seen for some seconds."""
+        """
+        Wait until a token is not accepted any more: servers trust those that they have seen for
+        some seconds.
+        """
         async with asyncio.timeout(PATIENCE):
             while await self.api.check(self.path(), token) != 401:
                 await asyncio.sleep(PAUSE)

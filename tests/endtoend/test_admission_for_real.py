@@ -99,7 +99,9 @@ async def run(world, managed, registry, run_operator):
 
 
 class Probe:
-    """The last handlers in the configurations: when they are asked, all the others are in force, too."""
+    """
+    The last handlers in the configurations: when they are asked, all the others are in force, too.
+    """
 
     def __init__(self, registry):
         self.asked = set()

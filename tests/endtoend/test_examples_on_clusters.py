@@ -1,7 +1,8 @@
 """
 The examples on a real cluster: each is run as users run it, by ``kopf run`` in its own process.
 
-What exactly they do is tested with the sandbox; here, that they do it where nothing is ours but the operator.
+What exactly they do is tested with the sandbox; here, that they do it where nothing is ours but the
+operator.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Objects as hostile as API servers accept: they are left alone one by one, and all others are handled, on any Python.
+Objects as hostile as API servers accept: they are left alone one by one, and all others are
+handled, on any Python.
 
 Beyond 9,990 levels, the API server itself cannot list what it has accepted.
 """
@@ -23,7 +24,10 @@ def levels(request):
 
 @pytest.fixture
 async def create_deep(world, levels):
-    """Create objects as texts, as these are too deep for Python; they are deleted before others read them."""
+    """
+    Create objects as texts, as these are too deep for Python; they are deleted before others read
+    them.
+    """
     created = []
 
     async def create(name, opening='{"a":', closing='}'):

@@ -24,7 +24,10 @@ LIBRARIES = [
 
 @pytest.fixture(autouse=True)
 def clean_world(server, tmp_path, monkeypatch):
-    """Neither in a pod, nor with a kubeconfig, once the server is found; the libraries are restored afterwards."""
+    """
+    Neither in a pod, nor with a kubeconfig, once the server is found; the libraries are restored
+    afterwards.
+    """
     monkeypatch.setenv('HOME', str(tmp_path / 'home'))
     for name in ('KUBERNETES_SERVICE_HOST', 'KUBERNETES_SERVICE_PORT', 'HTTP_PROXY', 'HTTPS_PROXY'):
         monkeypatch.delenv(name, raising=False)
@@ -134,9 +137,8 @@ async def create_by_kr8s(child):
     try:
         await (await kr8s.asyncio.objects.ConfigMap(child, api=api)).create()
     finally:
-        await (
-            api._session.aclose()
-        )  # it does not close its connections by itself, and has no means for that
+        # It does not close its connections by itself, and has no means for that.
+        await api._session.aclose()
 
 
 @pytest.mark.guarantee('WLD-001')

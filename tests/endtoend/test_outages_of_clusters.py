@@ -1,5 +1,6 @@
 """
-Operators and the outages of their clusters: restarts of the server, gaps in the streams, and lost history.
+Operators and the outages of their clusters: restarts of the server, gaps in the streams, and lost
+history.
 """
 
 import asyncio
@@ -124,9 +125,10 @@ async def test_changes_in_a_gap_are_noticed(
             lambda: {name for _, name in events} >= {'modified', 'deleted', 'recreated', 'new'}
         )
 
+    # Not checks.
     asked = [
         asked for asked in world.read_asked('list') if 'resourceVersionMatch' not in asked.query
-    ]  # not checks
+    ]
     assert len(asked) - listed == (1 if forgets else 0)
     assert calls == [('new', ['last-seen', 'modified', 'new', 'recreated', 'same'])]
     assert events.count(('DELETED', 'deleted')) == events.count(('DELETED', 'recreated')) == 1

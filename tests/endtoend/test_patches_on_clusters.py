@@ -69,9 +69,8 @@ SPECS = {
     },
     STRICT: {'x': 1},
 }
-CONTROLLERS_WRITES = {
-    'deployments': 2
-}  # the status, as soon as the object is there and each time it changes
+# The status, as soon as the object is there and each time it changes.
+CONTROLLERS_WRITES = {'deployments': 2}
 KINDS = {
     'services': {'apiVersion': 'v1', 'kind': 'Service'},
     'deployments': {'apiVersion': 'apps/v1', 'kind': 'Deployment'},

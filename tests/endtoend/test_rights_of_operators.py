@@ -1,5 +1,6 @@
 """
-The credentials of operators: with no rights, with rights that come later, with tokens that are replaced and revoked.
+The credentials of operators: with no rights, with rights that come later, with tokens that are
+replaced and revoked.
 """
 
 import logging

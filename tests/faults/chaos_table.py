@@ -1,12 +1,14 @@
 """
-Disturb the operators of all kinds in all ways on the sandbox, and print what has become of them, as a table.
+Disturb the operators of all kinds in all ways on the sandbox, and print what has become of them, as
+a table.
 
     python tests/faults/chaos_table.py --seeds 18 --jobs 4
     python tests/faults/chaos_table.py --seeds 100 --case defaults --perturbation meddling
 
-Each cell tells how many runs out of how many have come to the same end as with nothing wrong. For crashes, the operator
-is killed instead of and after its every write, however many seeds are asked for. Any other end makes it fail,
-and so does a scenario that fails with nothing wrong: then none of its runs are counted as converged.
+Each cell tells how many runs out of how many have come to the same end as with nothing wrong. For
+crashes, the operator is killed instead of and after its every write, however many seeds are asked
+for. Any other end makes it fail, and so does a scenario that fails with nothing wrong: then none of
+its runs are counted as converged.
 """
 
 import argparse
@@ -27,9 +29,8 @@ from kopf.testing import chaos
 CASES = [*chaotic_operators.CASES, *contested_operators.CASES]
 
 CHUNK = 10  # seeds in one task of a process
-JOBS = 2 * (
-    os.cpu_count() or 1
-)  # a third of each run is spent on waiting for the network of its own process
+# A third of each run is spent on waiting for the network of its own process.
+JOBS = 2 * (os.cpu_count() or 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +59,8 @@ def is_fair(case, perturbation):
     """
     Return whether the case can come to the same end.
 
-    What was done for a change that had been handled, or for an object that did not exist, cannot be taken back.
-    What was recorded of past changes goes away with the object when it is re-created.
+    What was done for a change that had been handled, or for an object that did not exist, cannot be
+    taken back. What was recorded of past changes goes away with the object when it is re-created.
     """
     if perturbation is chaos.Perturbation.TRAVELS:
         return case.is_levelled
@@ -70,7 +71,10 @@ def is_fair(case, perturbation):
 
 @functools.cache
 def prepare(name):
-    """Run the scenario with nothing wrong, once in a process; return also the error, if it fails even so."""
+    """
+    Run the scenario with nothing wrong, once in a process; return also the error, if it fails even
+    so.
+    """
     case = find_case(name)
     trial = checks.Trial(case.declare, case.scenario, case.options)
     try:
@@ -97,7 +101,10 @@ def plan_tasks(writes, seeds, perturbations=tuple(chaos.Perturbation)):
 
 
 def execute(task):
-    """Try the seeds; return how many, how often the operators were restarted, and all other ends than expected."""
+    """
+    Try the seeds; return how many, how often the operators were restarted, and all other ends than
+    expected.
+    """
     trial, peace, error = prepare(task.case)
     if error is not None:
         text = f'It fails with nothing wrong, so the seed is not tried: {error!r}'

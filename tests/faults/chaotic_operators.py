@@ -1,8 +1,8 @@
 """
 Operators of all kinds of handlers, and what is done to their objects, to be disturbed in all ways.
 
-Each is made of a function that declares its handlers in a registry, for every start anew, and of a scenario. What they
-do outside of the cluster is in the cloud: a dict, which outlives the operators.
+Each is made of a function that declares its handlers in a registry, for every start anew, and of a
+scenario. What they do outside of the cluster is in the cloud: a dict, which outlives the operators.
 """
 
 import asyncio
@@ -74,9 +74,8 @@ class Case:
     observe: Callable[[Any], object] | None = None
     manifests: tuple[dict[str, Any], ...] = (build_crd(),)
     is_levelled: bool = False  # does it depend on nothing but the latest state, and do nothing outside of the cluster?
-    is_recreatable: bool = (
-        False  # does it bring a new object of the same name to the same state as the old one?
-    )
+    # Does it bring a new object of the same name to the same state as the old one?
+    is_recreatable: bool = False
     attempts: int = 1  # calls of a handler for a change by others: with retries, edits meanwhile, changes by handlers
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # other options of the checks
 
@@ -94,7 +93,10 @@ def look_at_cloud(_):
 
 
 def declare_changes(registry, *, delays=(0.0, 2.0)):
-    """All handlers of changes, some of them in several attempts, with results and with changes of the objects."""
+    """
+    All handlers of changes, some of them in several attempts, with results and with changes of the
+    objects.
+    """
     kwargs = {'registry': registry, 'backoff': 3}
 
     @kopf.on.create(PLURAL, **kwargs)
@@ -207,7 +209,10 @@ class Client:
 
 
 def declare_children(registry):
-    """Children are made to be as the parent wants, are restored if changed or deleted, and are removed if unwanted."""
+    """
+    Children are made to be as the parent wants, are restored if changed or deleted, and are removed
+    if unwanted.
+    """
     client = Client(os.environ['KUBECONFIG'])
 
     @kopf.on.create(PLURAL, registry=registry, backoff=3)
@@ -310,7 +315,9 @@ def change_indexed(sandbox):
 
 
 class Hall:
-    """Where the reviews of the sandbox meet the operator that serves them, as long as there is one."""
+    """
+    Where the reviews of the sandbox meet the operator that serves them, as long as there is one.
+    """
 
     def __init__(self):
         self._review = None
@@ -333,7 +340,10 @@ hall = Hall()
 
 
 def declare_admission(registry):
-    """Objects are completed and checked before they are stored, also when the operator itself changes them."""
+    """
+    Objects are completed and checked before they are stored, also when the operator itself changes
+    them.
+    """
 
     @kopf.on.startup(registry=registry)
     async def configure(settings, **_):

@@ -1,5 +1,6 @@
 """
-An operator with handlers of all kinds, for real clusters. Whatever happens, it brings its objects to the same state.
+An operator with handlers of all kinds, for real clusters. Whatever happens, it brings its objects
+to the same state.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """
-Operators whose writes are contested: changed, dropped or refused by the server, or meant for an object that is gone.
+Operators whose writes are contested: changed, dropped or refused by the server, or meant for an
+object that is gone.
 
-Each scenario has a model of the end: every change is handled, the object is at rest, and nothing that was meant for one
-object is ever on another one of the same name.
+Each scenario has a model of the end: every change is handled, the object is at rest, and nothing
+that was meant for one object is ever on another one of the same name.
 """
 
 import asyncio
@@ -18,13 +19,16 @@ CALLS = 6
 """
 How many calls of a handler are fine for a change by others, and for each start of the operator.
 
-One is for the change, some are for its retries, for the faults, and for what the server adds in its own time.
-Those that run in circles make hundreds, or 11 before they are slowed down.
+One is for the change, some are for its retries, for the faults, and for what the server adds in its
+own time. Those that run in circles make hundreds, or 11 before they are slowed down.
 """
 
 
 def build_versions(*names, spec, has_status=True):
-    """Build a definition with a strict schema of the spec, served in these versions, stored in the first one."""
+    """
+    Build a definition with a strict schema of the spec, served in these versions, stored in the
+    first one.
+    """
     anything = {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
     schema = {
         'openAPIV3Schema': {'type': 'object', 'properties': {'spec': spec, 'status': anything}}
@@ -45,14 +49,20 @@ def build_versions(*names, spec, has_status=True):
 
 
 def check_marks(body):
-    """Check that what was written for an object is not on its namesake: handlers put the uid into the status."""
+    """
+    Check that what was written for an object is not on its namesake: handlers put the uid into the
+    status.
+    """
     mark = (body.get('status') or {}).get('uid')
     uid = body['metadata']['uid']
     assert mark in (None, uid), f'What was meant for {mark} is written to {uid}.'
 
 
 def check_records(sandbox, names):
-    """Check that all is handled, for the objects as they are, and that no progress is left; return the objects."""
+    """
+    Check that all is handled, for the objects as they are, and that no progress is left; return the
+    objects.
+    """
     bodies = {body['metadata']['name']: body for body in sandbox.list(PLURAL)}
     assert sorted(bodies) == sorted(names)
     for name, body in bodies.items():
@@ -104,7 +114,10 @@ def mark(uid, spec, patch):
 
 
 def declare_defaulted(registry):
-    """Handlers whose changes come back otherwise than they were sent: one function for everything, and some more."""
+    """
+    Handlers whose changes come back otherwise than they were sent: one function for everything, and
+    some more.
+    """
 
     @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
     @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
@@ -129,7 +142,10 @@ def declare_defaulted(registry):
 
 
 def declare_functional(registry):
-    """Handlers that change lists by functions of the freshest body, which are tried again after conflicts."""
+    """
+    Handlers that change lists by functions of the freshest body, which are tried again after
+    conflicts.
+    """
 
     def put_name(body, name):
         known = body['spec'].setdefault('names', [])
@@ -201,7 +217,10 @@ SERVER = (lower_names, override_owner, sort_items, forget_cpu, refuse_owner)
 
 
 def declare_refused(registry):
-    """Handlers that want what the server never accepts: a value of a wrong type, an unknown colour, a bad label."""
+    """
+    Handlers that want what the server never accepts: a value of a wrong type, an unknown colour, a
+    bad label.
+    """
 
     @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
     @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
@@ -223,7 +242,10 @@ def declare_refused(registry):
 
 
 def declare_careless(registry):
-    """Functions of all kinds that change their arguments in place, and return something or patch something."""
+    """
+    Functions of all kinds that change their arguments in place, and return something or patch
+    something.
+    """
 
     @kopf.index(PLURAL, id='by_size', registry=registry)
     async def by_size(name, spec, **_):
@@ -285,7 +307,9 @@ def observe_carelessness(sandbox):
 
 
 def declare_slow(registry):
-    """Slow handlers with no finalizer, so that objects vanish and come again while the handlers run."""
+    """
+    Slow handlers with no finalizer, so that objects vanish and come again while the handlers run.
+    """
 
     @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
     @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
@@ -348,7 +372,9 @@ def alone(name):
 
 
 def declare_versions(registry):
-    """Handlers for two served versions of one resource, which are two resources for the framework."""
+    """
+    Handlers for two served versions of one resource, which are two resources for the framework.
+    """
 
     def declare(version):
         options = {'registry': registry, 'backoff': 3}
@@ -391,7 +417,10 @@ def change_versions(sandbox):
 
 
 def observe_versions(sandbox):
-    """Check that handlers of two versions take turns, and that one of the versions has handled the last change."""
+    """
+    Check that handlers of two versions take turns, and that one of the versions has handled the
+    last change.
+    """
     check_records(sandbox, ['one', 'two'])
     assert overlaps == [], f'Handlers of two versions have run at once for {overlaps}.'
 

@@ -1,8 +1,10 @@
 """
-A proxy between an operator's process and a real API server: it lets the requests go wrong as it is planned by a seed.
+A proxy between an operator's process and a real API server: it lets the requests go wrong as it is
+planned by a seed.
 
-It is what `kopf._kits.chaos.meddlers` is for the sandbox, but on the network and in real time: the plans are the same,
-and all their seconds are shortened. The operator is a process, and is killed by SIGKILL at its planned write.
+It is what `kopf._kits.chaos.meddlers` is for the sandbox, but on the network and in real time: the
+plans are the same, and all their seconds are shortened. The operator is a process, and is killed by
+SIGKILL at its planned write.
 """
 
 import asyncio
@@ -33,9 +35,11 @@ class Passage:
 
 class FaultProxy:
     """
-    ``async with FaultProxy(server, headers, context, plan) as proxy:``, then use ``proxy.url``, with no TLS.
+    ``async with FaultProxy(server, headers, context, plan) as proxy:``, then use ``proxy.url``,
+    with no TLS.
 
-    ``kill`` is called when the operator is to be killed; all its requests are cut from that moment on, until `revive`.
+    ``kill`` is called when the operator is to be killed; all its requests are cut from that moment
+    on, until `revive`.
     """
 
     def __init__(self, server, headers, context, plan, kill=lambda: None):

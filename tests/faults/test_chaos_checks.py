@@ -1,5 +1,6 @@
 """
-Operators are checked for coming to the same end: good ones pass, bad ones are found, with the story of what happened.
+Operators are checked for coming to the same end: good ones pass, bad ones are found, with the story
+of what happened.
 """
 
 import asyncio
@@ -194,10 +195,11 @@ def test_error_of_the_scenario_is_a_finding_if_it_comes_with_faults():
         declare_good, scenario, apply=[CRD], perturbation='crashes', seeds=[0, 2], limit=1
     )
 
+    # If the seeds are of no downtime.
     assert [divergence.differences[0] for divergence in report.divergences] == [
         "it has failed: TimeoutError(\"The object 'one' of kopfexamples is not as expected after 3 seconds: "
         'its last version is 25.")'
-    ] or report.converged  # if the seeds are of no downtime
+    ] or report.converged
 
 
 def test_ends_that_are_never_the_same_are_refused():

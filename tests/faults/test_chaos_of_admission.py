@@ -1,5 +1,6 @@
 """
-Operators with handlers of admission in chaos: nothing of the framework's own is taken for another end.
+Operators with handlers of admission in chaos: nothing of the framework's own is taken for another
+end.
 """
 
 import pytest

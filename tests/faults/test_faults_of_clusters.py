@@ -1,7 +1,9 @@
 """
-On a real control plane, in real time: operators behind a fault proxy are killed by SIGKILL, and come to the same end.
+On a real control plane, in real time: operators behind a fault proxy are killed by SIGKILL, and
+come to the same end.
 
-``KOPF_TESTS_CHAOS=full`` is for killing them at every write, and for more seeds, as `make chaos` does.
+``KOPF_TESTS_CHAOS=full`` is for killing them at every write, and for more seeds, as `make chaos`
+does.
 """
 
 import asyncio
@@ -180,7 +182,10 @@ async def wait_for_end(cluster, expected):
 
 
 async def live(info, plan, directory, expected=None):
-    """Do the scenario in a new namespace with all that is planned; return the end, and the proxy with its story."""
+    """
+    Do the scenario in a new namespace with all that is planned; return the end, and the proxy with
+    its story.
+    """
     context = await asyncio.to_thread(info.as_ssl_context)
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(
@@ -261,9 +266,8 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     for seed in seeds:
         plan = plans.build_plan(seed, perturbation, scale)
         state, proxy = await live(info, plan, tmp_path, expected)
-        is_possible = all(
-            crash.write <= proxy.troubled_writes for crash in plan.crashes
-        )  # the last ones can be late
+        # The last ones can be late.
+        is_possible = all(crash.write <= proxy.troubled_writes for crash in plan.crashes)
         hits[seed] = proxy.hits or not is_possible
         differences = states.compare_states(expected, state)
         if differences:
@@ -273,9 +277,10 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     )
 
     assert diverged == {}
+    # Others can come too late to happen.
     if perturbation in (
         plans.Perturbation.CRASHES,
         plans.Perturbation.FAULTS,
-    ):  # others can come too late to happen
+    ):
         assert all(hits.values())
         assert sum(isinstance(hit, bool) for hit in hits.values()) <= len(hits) // 10

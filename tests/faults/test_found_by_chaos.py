@@ -1,5 +1,6 @@
 """
-What was once found by chaos, and is mended: with the seeds that have shown it, and with what it came to.
+What was once found by chaos, and is mended: with the seeds that have shown it, and with what it
+came to.
 """
 
 import asyncio
@@ -208,7 +209,10 @@ def test_records_of_subhandlers_are_not_left_behind_if_resuming_becomes_updating
 
 
 def test_edit_taken_back_while_killed_is_noticed_by_resuming():
-    """Killed after the status is written, but before it is recorded what was handled; nothing differs afterwards."""
+    """
+    Killed after the status is written, but before it is recorded what was handled; nothing differs
+    afterwards.
+    """
     case = find_case('admission')
 
     report = chaos.check_convergence(
@@ -286,7 +290,10 @@ def test_operators_that_are_down_in_the_end_are_started_when_everything_is_well(
 
 @pytest.mark.guarantee('FND-018')
 def test_changes_behind_a_belated_patch_that_changes_nothing_are_handled():
-    """With event handlers, the object is looked at again when the patch comes back, which it never does."""
+    """
+    With event handlers, the object is looked at again when the patch comes back, which it never
+    does.
+    """
     task = chaos_table.Task('status in the object', chaos.Perturbation.MEDDLING, [10])
     *_, diverged = chaos_table.execute(task)
 
@@ -323,7 +330,10 @@ def test_what_is_meant_for_an_object_is_not_written_to_its_namesake(name, seed):
 @pytest.mark.parametrize('delay', [0.0, 0.013, 0.513, 1.513])
 @pytest.mark.parametrize('change', [1, 3, 5])
 def test_creation_of_namesakes_is_handled_whenever_they_come(change, delay):
-    """The same as some of these seeds, with what they come to: the numbers of writes can be different one day."""
+    """
+    The same as some of these seeds, with what they come to: the numbers of writes can be different
+    one day.
+    """
     trial, peace, error = chaos_table.prepare('functions')
     assert error is None
 
@@ -337,7 +347,10 @@ def test_creation_of_namesakes_is_handled_whenever_they_come(change, delay):
 @pytest.mark.guarantee('FND-001', 'FND-002', 'FND-004', 'FND-006', 'FND-008')
 @pytest.mark.parametrize('name', ['defaults', 'refusals', 'in place', 'namesakes', 'versions'])
 def test_scenarios_that_have_failed_with_nothing_wrong(name):
-    """Circles with no delay, writes on other objects, and handlers of two versions at once for one object."""
+    """
+    Circles with no delay, writes on other objects, and handlers of two versions at once for one
+    object.
+    """
     _, _, error = chaos_table.prepare(name)
 
     assert error is None

@@ -1,8 +1,9 @@
 """
-Operators of all kinds come to the same end, whatever happens: a few seeds of what `make chaos` tries by thousands.
+Operators of all kinds come to the same end, whatever happens: a few seeds of what `make chaos`
+tries by thousands.
 
-The three perturbations of controllers are those of Sieve (OSDI 2022): a crash in an intermediate state, a stale view
-after a restart, and states that are never observed.
+The three perturbations of controllers are those of Sieve (OSDI 2022): a crash in an intermediate
+state, a stale view after a restart, and states that are never observed.
 """
 
 import dataclasses
@@ -64,7 +65,10 @@ def test_another_end_is_reported_with_its_story(monkeypatch):
 
 
 def list_servers():
-    """Every contested operator, with nothing done by the server, and with everything that it can do, one by one."""
+    """
+    Every contested operator, with nothing done by the server, and with everything that it can do,
+    one by one.
+    """
     for case in contested_operators.CASES:
         for name in ['', *servers.name_behaviours(case.extra.get('server', ()))]:
             yield pytest.param(case, (name,) if name else (), id=f'{case.name}-{name or "nothing"}')

@@ -308,7 +308,8 @@ def test_recreated_objects_have_only_what_others_have_written():
         sandbox.patch(PLURAL, 'one', {'spec': {'x': 2}, 'metadata': {'labels': {'a': 'b'}}})
         sandbox.sleep(5)
 
-    # The changes: the creation, the finalizer, the status, the records, the edit, the records again.
+    # The changes: the creation, the finalizer, the status, the records, the edit, the records
+    # again.
     plan = plans.Plan(recreations=(plans.Recreation(6, 0.5),))
     world, (body,) = run_world(plan, declare, scenario)
 

@@ -1,5 +1,6 @@
 """
-Servers change what is written, in ways that a real API server can do it, and always in the same way.
+Servers change what is written, in ways that a real API server can do it, and always in the same
+way.
 """
 
 import base64

@@ -1,5 +1,6 @@
 """
-Where the sandbox differs from a real server on purpose. Each line is also in the documentation of the sandbox.
+Where the sandbox differs from a real server on purpose. Each line is also in the documentation of
+the sandbox.
 
 The tests fail if a difference is not here, and if what is here does not differ any more.
 """

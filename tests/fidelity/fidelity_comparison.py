@@ -28,7 +28,10 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
-    """A difference that stays on purpose: patterns of the request (a part of it) and of the field (in full)."""
+    """
+    A difference that stays on purpose: patterns of the request (a part of it) and of the field (in
+    full).
+    """
 
     transcript: str
     label: str
@@ -45,7 +48,10 @@ class Allowance:
 def compare(
     sandbox: Sequence[fidelity_masks.Masked], real: Sequence[fidelity_masks.Masked]
 ) -> list[Difference]:
-    """Compare the answers to the same requests, and the events of the same numbers, each field by field."""
+    """
+    Compare the answers to the same requests, and the events of the same numbers, each field by
+    field.
+    """
     ours, theirs = ({answer.label: answer.content for answer in side} for side in (sandbox, real))
     absent = {'code': ABSENT, 'body': None}
     return [

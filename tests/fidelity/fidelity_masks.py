@@ -1,8 +1,9 @@
 """
 Masks: what cannot be the same on two servers is replaced by what must be.
 
-Nothing is dropped: uids become numbers in the order of their appearance, and the versions of each object too, so that
-two objects are still told from one, and a write that changes nothing from one that does.
+Nothing is dropped: uids become numbers in the order of their appearance, and the versions of each
+object too, so that two objects are still told from one, and a write that changes nothing from one
+that does.
 """
 
 import dataclasses
@@ -62,7 +63,9 @@ class Masked:
 
 
 class Masker:
-    """Masks the answers of one server to one transcript, in their order: it numbers what it sees."""
+    """
+    Masks the answers of one server to one transcript, in their order: it numbers what it sees.
+    """
 
     def __init__(self) -> None:
         self._uids: dict[str, str] = {}
@@ -70,7 +73,10 @@ class Masker:
         self._generated: dict[str, str] = {}
 
     def mask_exchange(self, exchange: fidelity_talks.Exchange) -> Masked:
-        """Mask an answer; the names that the server has generated for it can be anywhere in it, and in later ones."""
+        """
+        Mask an answer; the names that the server has generated for it can be anywhere in it, and in
+        later ones.
+        """
         if exchange.prefix:
             for name in re.findall(
                 rf'\b{re.escape(exchange.prefix)}[a-z0-9]{{5}}\b', str(exchange.body)

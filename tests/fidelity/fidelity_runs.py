@@ -44,7 +44,10 @@ async def run_on_both(
     sandbox: fidelity_talks.Server,
     real: fidelity_talks.Server,
 ) -> Findings:
-    """Run a transcript on both servers, and compare their answers. It leaves nothing on either of them."""
+    """
+    Run a transcript on both servers, and compare their answers. It leaves nothing on either of
+    them.
+    """
     suffix = secrets.token_hex(3)
     async with asyncio.TaskGroup() as group:
         ours, theirs = (

@@ -45,7 +45,10 @@ def build_crd(
     scope: str = 'Namespaced',
     **names: Any,
 ) -> dict[str, Any]:
-    """The definition of a custom resource in the transcript's group; by default with one version, with a status."""
+    """
+    The definition of a custom resource in the transcript's group; by default with one version, with
+    a status.
+    """
     singular = plural.removesuffix('s')
     given = {'kind': singular.capitalize(), 'plural': plural, 'singular': singular, **names}
     served = versions or [build_version(subresources={'status': {}})]

@@ -1,8 +1,9 @@
 """
 Talks: one sequence of requests to one API server, with all its answers written down in order.
 
-The sequences are written once (see the modules of transcripts) and run on both servers. What they send may depend
-on what was answered, so they also follow the server where its versions, uids and tokens lead.
+The sequences are written once (see the modules of transcripts) and run on both servers. What they
+send may depend on what was answered, so they also follow the server where its versions, uids and
+tokens lead.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ import yaml
 from kopf._cogs.structs import credentials
 
 USER_AGENT = 'fidelity/1.0'  # becomes the manager of fields, so it is the same for both servers
-PATIENCE = (
-    90.0  # seconds; what is missed by the controllers of a real server, they see again in a minute
-)
+# Seconds; what is missed by the controllers of a real server, they see again in a minute.
+PATIENCE = 90.0
 PAUSE = 0.05
+# What clients act upon.
 HEADERS = (
     'Content-Type',
     'Warning',
@@ -31,7 +32,7 @@ HEADERS = (
     'Location',
     'Allow',
     'WWW-Authenticate',
-)  # what clients act upon
+)
 INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
@@ -42,7 +43,8 @@ Script = Callable[['Talk'], Awaitable[None]]
 @dataclasses.dataclass(frozen=True)
 class Server:
     """
-    Where to send the requests, and how to make it forget the history, if that is possible and allowed.
+    Where to send the requests, and how to make it forget the history, if that is possible and
+    allowed.
 
     Those who compact do not touch what the server itself keeps in memory; those who forget do.
     """
@@ -54,7 +56,10 @@ class Server:
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One request with its answer, or one event of a watch-stream; the body is decoded if it is JSON or YAML."""
+    """
+    One request with its answer, or one event of a watch-stream; the body is decoded if it is JSON
+    or YAML.
+    """
 
     label: str
     code: int
@@ -66,7 +71,10 @@ class Exchange:
 
 @dataclasses.dataclass(frozen=True)
 class Transcript:
-    """A named sequence of requests. The name is also that of its namespace, and a part of the group of its kinds."""
+    """
+    A named sequence of requests. The name is also that of its namespace, and a part of the group of
+    its kinds.
+    """
 
     name: str
     script: Script
@@ -85,7 +93,10 @@ class Stream:
         self._count = 0
 
     async def next(self, *, bookmarks: bool = False) -> Any:
-        """Take the next event; ``None`` if the stream has ended. Bookmarks come by the clock, and are skipped if so."""
+        """
+        Take the next event; ``None`` if the stream has ended. Bookmarks come by the clock, and are
+        skipped if so.
+        """
         async with asyncio.timeout(PATIENCE):
             while True:
                 line = await self._response.content.readline()
@@ -209,7 +220,10 @@ class Talk:
                     response.connection.transport.abort()  # a polite end of TLS would outlive the event loop
 
     async def wait_until(self, path: str, check: Callable[[int, Any], bool], **query: Any) -> Any:
-        """Wait for a state without writing down how it came: some things take their time after the answers."""
+        """
+        Wait for a state without writing down how it came: some things take their time after the
+        answers.
+        """
         async with asyncio.timeout(PATIENCE):
             while True:
                 exchange = await self._request('GET', path, **query)
@@ -218,7 +232,10 @@ class Talk:
                 await asyncio.sleep(PAUSE)
 
     async def wait_until_refused(self, path: str, body: Any) -> None:
-        """Wait until such objects are denied by a webhook: those that are not yet are not stored anyway."""
+        """
+        Wait until such objects are denied by a webhook: those that are not yet are not stored
+        anyway.
+        """
         async with asyncio.timeout(PATIENCE):
             while 'denied the request' not in str(
                 (await self._request('POST', path, body, dryRun='All')).body
@@ -226,7 +243,10 @@ class Talk:
                 await asyncio.sleep(PAUSE)
 
     async def wait_until_accepted(self, path: str, body: Any) -> None:
-        """Wait until such objects can be made: when the controllers have made what they need. They are not stored."""
+        """
+        Wait until such objects can be made: when the controllers have made what they need. They are
+        not stored.
+        """
         async with asyncio.timeout(PATIENCE):
             while (await self._request('POST', path, body, dryRun='All')).code != 201:
                 await asyncio.sleep(PAUSE)
@@ -240,13 +260,19 @@ class Talk:
         await self._server.compact()
 
     async def forget(self, plural: str) -> None:
-        """Make the server forget them for sure, even by a restart; wait until the custom resource is served again."""
+        """
+        Make the server forget them for sure, even by a restart; wait until the custom resource is
+        served again.
+        """
         assert self._server.forget is not None, 'the transcript is not for this server'
         await self._server.forget()
         await self.wait_until_listed(self.group, 'v1', plural)
 
     async def define(self, crd: Mapping[str, Any]) -> None:
-        """Create a definition of a custom resource without writing it down, and wait until it is served everywhere."""
+        """
+        Create a definition of a custom resource without writing it down, and wait until it is
+        served everywhere.
+        """
         exchange = await self._request('POST', CRDS, crd)
         assert exchange.code == 201, exchange.body
         spec = crd['spec']
@@ -273,7 +299,9 @@ class Talk:
         assert exchange.code == 201, exchange.body
 
     async def tear_down(self) -> None:
-        """Remove what the transcript has made outside of its namespace, and the namespace itself."""
+        """
+        Remove what the transcript has made outside of its namespace, and the namespace itself.
+        """
         await self._request('DELETE', f'/api/v1/namespaces/{self.namespace}')
         found = await self._request('GET', CRDS)
         for crd in found.body['items']:
@@ -291,9 +319,8 @@ class Talk:
         **query: Any,
     ) -> Exchange:
         encoded = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        content = (
-            io.BytesIO(encoded) if encoded is not None else None
-        )  # large bytes are not welcome otherwise
+        # Large bytes are not welcome otherwise.
+        content = io.BytesIO(encoded) if encoded is not None else None
         given = {**({'Content-Type': type} if content is not None else {}), **(headers or {})}
         url = _build_url(path, query)
         async with (
@@ -316,7 +343,10 @@ class Talk:
 
 
 def is_periodic(event: Any) -> bool:
-    """Tell if it is a bookmark that comes when its time comes, not one that tells of the end of the initial events."""
+    """
+    Tell if it is a bookmark that comes when its time comes, not one that tells of the end of the
+    initial events.
+    """
     return (
         event is not None
         and event.get('type') == 'BOOKMARK'
@@ -331,7 +361,9 @@ def is_established(crd: Any) -> bool:
 
 
 async def run_transcript(transcript: Transcript, server: Server, suffix: str) -> list[Exchange]:
-    """Run a transcript on one server, and return all that it has answered. It leaves nothing there."""
+    """
+    Run a transcript on one server, and return all that it has answered. It leaves nothing there.
+    """
     info = server.info
     connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(info.as_ssl_context))
     headers = {'User-Agent': USER_AGENT, **info.as_http_headers()}

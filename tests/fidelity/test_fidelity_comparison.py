@@ -1,5 +1,6 @@
 """
-Comparison of the fidelity tests: every difference is found and named, and only those listed are allowed.
+Comparison of the fidelity tests: every difference is found and named, and only those listed are
+allowed.
 """
 
 import fidelity_comparison

@@ -1,5 +1,6 @@
 """
-Built-in kinds: what the server makes of the shortest objects, and what it refuses; and the documents about the kinds.
+Built-in kinds: what the server makes of the shortest objects, and what it refuses; and the
+documents about the kinds.
 """
 
 import dataclasses

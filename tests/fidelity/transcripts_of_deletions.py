@@ -65,10 +65,11 @@ async def have_conditions(talk: Talk) -> None:
 
 
 async def propagate(talk: Talk) -> None:
+    # Kinds that garbage collectors know at once.
     secrets, configmaps = (
         talk.core('secrets'),
         talk.core('configmaps'),
-    )  # kinds that garbage collectors know at once
+    )
     for policy in ('Background', 'Foreground', 'Orphan'):
         talk.note(policy)
         owner = await talk.post(secrets, {'metadata': {'name': 'owner'}})
@@ -83,9 +84,8 @@ async def propagate(talk: Talk) -> None:
         await talk.post(
             configmaps, fidelity_samples.build_configmap('child', ownerReferences=[reference])
         )
-        await wait_until_collected(
-            talk, reference
-        )  # so the collector knows of what was made before: the child
+        # So the collector knows of what was made before: the child.
+        await wait_until_collected(talk, reference)
         await talk.delete(f'{secrets}/owner', propagationPolicy=policy)
         await talk.wait_until_gone(f'{secrets}/owner')
         if policy != 'Orphan':

@@ -1,5 +1,6 @@
 """
-Objects: created, read, replaced; their versions and generations, names, and what may not be changed.
+Objects: created, read, replaced; their versions and generations, names, and what may not be
+changed.
 """
 
 import fidelity_samples

@@ -1,5 +1,6 @@
 """
-Requests that are refused whatever they are about: unknown paths, broken bodies, wrong methods and types, no rights.
+Requests that are refused whatever they are about: unknown paths, broken bodies, wrong methods and
+types, no rights.
 """
 
 import fidelity_samples

@@ -1,5 +1,6 @@
 """
-Watches: from now and from the past, with selectors, bookmarks, initial events and timeouts; and those refused.
+Watches: from now and from the past, with selectors, bookmarks, initial events and timeouts; and
+those refused.
 """
 
 import functools
@@ -62,9 +63,8 @@ async def select(talk: Talk) -> None:
         await everywhere.take(7)
     talk.note('of one object')
     created = await talk.post(things, fidelity_samples.build_thing(talk, 'c'))
-    version = created['metadata'][
-        'resourceVersion'
-    ]  # from older ones, the cache of the server may not know it yet
+    # From older ones, the cache of the server may not know it yet.
+    version = created['metadata']['resourceVersion']
     async with talk.watch(f'{things}/c', resourceVersion=version) as stream:
         await stream.take(1)
 
@@ -169,9 +169,8 @@ async def end(talk: Talk) -> None:
         talk.watch(things, **bookmarks) as plain,
         talk.watch(things, **bookmarks, headers={'Accept': fidelity_samples.TABLE}) as table,
     ):
-        await talk.post(
-            things, fidelity_samples.build_thing(talk)
-        )  # not for these watches, but there is some progress
+        # Not for these watches, but there is some progress.
+        await talk.post(things, fidelity_samples.build_thing(talk))
         await plain.take(1, bookmarks=True)
         await table.take(1, bookmarks=True)
 

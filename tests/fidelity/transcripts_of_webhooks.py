@@ -28,16 +28,19 @@ Answerer = Callable[[dict[str, Any]], Any]
 
 
 class Webhooks:
-    """Webhooks that answer as the transcript wants at the moment; what they are asked is written down."""
+    """
+    Webhooks that answer as the transcript wants at the moment; what they are asked is written down.
+    """
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self._count = 0
+        # The exchange, what it was about, of which version.
         self._latest: tuple[Any, Any, Any] = (
             None,
             None,
             None,
-        )  # the exchange, what it was about, of which version
+        )
         self.answer: Answerer = lambda request: {'allowed': True}
         self.delay = 0.0
         self.url = ''
@@ -59,7 +62,8 @@ class Webhooks:
 
     def _record(self, path: str, review: dict[str, Any]) -> None:
         """
-        Write a review down. A busy server can ask again in the same request, as it began with an outdated object.
+        Write a review down. A busy server can ask again in the same request, as it began with an
+        outdated object.
         """
         request = review['request']
         subject = (path, request['operation'], request.get('namespace'), request.get('name'))
@@ -103,7 +107,10 @@ async def run_webhooks(talk: Talk) -> AsyncIterator[Webhooks]:
 async def configured(
     talk: Talk, webhooks: Webhooks, type: str = 'validating', path: str = '/hook', **fields: Any
 ) -> AsyncIterator[None]:
-    """Configure one webhook for the configmaps of the namespace, and wait until it is in effect; remove it later."""
+    """
+    Configure one webhook for the configmaps of the namespace, and wait until it is in effect;
+    remove it later.
+    """
     name = f'{talk.namespace}-{type}'
     resource = f'{CONFIGS}/{type}webhookconfigurations'
     hook = {
@@ -138,7 +145,10 @@ async def configured(
 
 
 async def wait_until_effective(talk: Talk, webhooks: Webhooks) -> None:
-    """Wait until a denial comes: the API server learns of the configurations a bit later than it answers."""
+    """
+    Wait until a denial comes: the API server learns of the configurations a bit later than it
+    answers.
+    """
     answer, webhooks.answer, webhooks.is_recording = (
         webhooks.answer,
         lambda request: {'allowed': False},

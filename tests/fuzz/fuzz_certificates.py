@@ -1,5 +1,6 @@
 """
-Certificates, as the webhook servers look into them: they are understood, or refused with a `ValueError`.
+Certificates, as the webhook servers look into them: they are understood, or refused with a
+`ValueError`.
 """
 
 import base64

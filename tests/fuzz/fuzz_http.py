@@ -1,5 +1,6 @@
 """
-HTTP: answers are read the same however they are cut, and the same as by another reader; or they are refused.
+HTTP: answers are read the same however they are cut, and the same as by another reader; or they are
+refused.
 """
 
 import asyncio
@@ -44,7 +45,10 @@ def _cut(source: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 def _read(pieces: list[bytes]) -> Any:
-    """Read an answer of these pieces: the code, the body, and whether the connection is usable afterwards."""
+    """
+    Read an answer of these pieces: the code, the body, and whether the connection is usable
+    afterwards.
+    """
     reader = wires.Reader()
     try:
         for piece in pieces:
@@ -107,7 +111,10 @@ class _Transport(asyncio.Transport):
 
 
 def _converse(pieces: list[bytes]) -> None:
-    """Give the pieces to a connection that waits for a stream; whatever comes, the one who waits gets to know."""
+    """
+    Give the pieces to a connection that waits for a stream; whatever comes, the one who waits gets
+    to know.
+    """
     loop = _Loop()
     connection = connections.Connection(loop)  # type: ignore[arg-type]
     connection.connection_made(_Transport())

@@ -1,5 +1,6 @@
 """
-JSON: the same values and the same refusals with and without the fast library, and nothing is lost on the way back.
+JSON: the same values and the same refusals with and without the fast library, and nothing is lost
+on the way back.
 """
 
 import json

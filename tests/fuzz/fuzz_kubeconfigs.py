@@ -36,9 +36,8 @@ def check(source: bytes) -> None:
     if info is None:
         return
     for secret in (info.token, info.password, info.private_key_data):
-        is_only = (
-            len(secret or '') >= 8 and source.count(str(secret).encode()) == 1
-        )  # or it is also something else
+        # Or it is also something else.
+        is_only = len(secret or '') >= 8 and source.count(str(secret).encode()) == 1
         assert not is_only or str(secret) not in repr(info), 'a secret is shown'
     info.as_http_headers()
     try:

@@ -228,9 +228,8 @@ def _mutate_value(document: Any, donor: Any, chance: random.Random) -> Any:
                 chance.choice([*names, '', 'x', '$patch', '$setElementOrder/x', 'a/b', '~'])
             ] = container.pop(key)
         case _:
-            container[key] = json.loads(
-                json.dumps(chance.choice(values)())
-            )  # apart from the original
+            # Apart from the original.
+            container[key] = json.loads(json.dumps(chance.choice(values)()))
     return document
 
 

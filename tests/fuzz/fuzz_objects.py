@@ -1,5 +1,6 @@
 """
-Objects: whatever their annotations and statuses are, the operator understands or ignores what it has once stored there.
+Objects: whatever their annotations and statuses are, the operator understands or ignores what it
+has once stored there.
 
 The first line is an object. The second one is an essence to be stored, if there is one.
 """

@@ -86,7 +86,10 @@ def _check_merge_patch(one: dict[str, Any], two: dict[str, Any]) -> None:
 
 
 def _prune(value: Any) -> Any:
-    """Drop what is empty, as the two ways of merging differ in it: we create nothing only to delete something in it."""
+    """
+    Drop what is empty, as the two ways of merging differ in it: we create nothing only to delete
+    something in it.
+    """
     if not isinstance(value, dict):
         return value
     pruned = {key: _prune(item) for key, item in value.items()}

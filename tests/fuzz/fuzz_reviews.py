@@ -1,5 +1,6 @@
 """
-Admission reviews: all are answered or refused, and what the handlers have patched is what the API gets.
+Admission reviews: all are answered or refused, and what the handlers have patched is what the API
+gets.
 
 The first line is the id of the webhook, the rest is the review.
 """

@@ -5,10 +5,11 @@ Fuzz the targets for some minutes, in equal shares, and fail if any of them is b
     python tests/fuzz/fuzz_runs.py --minutes 60 --target sandbox
     python tests/fuzz/fuzz_runs.py --target sandbox --repeat .fuzz/failures/sandbox/crash-…
 
-Each target is fuzzed in a process of its own, so that it can break anything but the others. With atheris, where it is
-installed (the extra `fuzz`), inputs are chosen by what code they reach, and otherwise at random. Those that reach
-something new are kept in `.fuzz/corpus` for the next runs, and those that break something in `.fuzz/failures`.
-When it is fixed, give the input a name that tells what was wrong, and put it to `tests/fuzz/corpus/<target>`.
+Each target is fuzzed in a process of its own, so that it can break anything but the others. With
+atheris, where it is installed (the extra `fuzz`), inputs are chosen by what code they reach, and
+otherwise at random. Those that reach something new are kept in `.fuzz/corpus` for the next runs,
+and those that break something in `.fuzz/failures`. When it is fixed, give the input a name that
+tells what was wrong, and put it to `tests/fuzz/corpus/<target>`.
 """
 
 import argparse
@@ -60,9 +61,8 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument(
         '--repeat', type=pathlib.Path, nargs='+', metavar='FILE', help='only check these inputs'
     )
-    parser.add_argument(
-        '--alone', action='store_true', help=argparse.SUPPRESS
-    )  # in this very process
+    # In this very process.
+    parser.add_argument('--alone', action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args(args)
     targets = [fuzz_targets.TARGETS[name] for name in options.target or fuzz_targets.TARGETS]
     seconds = options.minutes * 60 / len(targets)
@@ -222,7 +222,10 @@ def limited(seconds: int) -> Iterator[None]:
 
 
 def get_current(target: fuzz_targets.Target) -> pathlib.Path:
-    """Tell where the input is that is being checked: when the process is killed, it is known by which one."""
+    """
+    Tell where the input is that is being checked: when the process is killed, it is known by which
+    one.
+    """
     return ROOT / f'current-{target.name}'
 
 

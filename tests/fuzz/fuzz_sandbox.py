@@ -1,8 +1,10 @@
 """
-The sandbox: any requests are answered as the API would do it, and never with an error of the sandbox itself.
+The sandbox: any requests are answered as the API would do it, and never with an error of the
+sandbox itself.
 
-The requests are separated by lines with ``%%``. Each is a line with the method and the URL, the headers, an empty line,
-and the body. They are sent one after another to a new cluster, which has a few objects already.
+The requests are separated by lines with ``%%``. Each is a line with the method and the URL, the
+headers, an empty line, and the body. They are sent one after another to a new cluster, which has a
+few objects already.
 """
 
 import asyncio

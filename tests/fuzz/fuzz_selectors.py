@@ -1,5 +1,6 @@
 """
-Small notations, one in each line: selectors of labels, fields and resources, quantities, paths, patterns, versions.
+Small notations, one in each line: selectors of labels, fields and resources, quantities, paths,
+patterns, versions.
 
 All of them are read or refused, by all who read such lines.
 """

@@ -1,5 +1,6 @@
 """
-Watch-streams and lists: whatever the lines are, they are events, or errors that the streams survive.
+Watch-streams and lists: whatever the lines are, they are events, or errors that the streams
+survive.
 """
 
 import random

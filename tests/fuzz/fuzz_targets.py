@@ -1,8 +1,9 @@
 """
-Targets: what is fuzzed. Each is a function of bytes that raises if something is broken, whatever the bytes are.
+Targets: what is fuzzed. Each is a function of bytes that raises if something is broken, whatever
+the bytes are.
 
-The functions are called with all kinds of garbage, for hours: they leave nothing behind, run no programs, and reach no
-network.
+The functions are called with all kinds of garbage, for hours: they leave nothing behind, run no
+programs, and reach no network.
 """
 
 import dataclasses
@@ -17,7 +18,10 @@ Check = Callable[[bytes], None]
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One thing to be fuzzed: the module with the function ``check``, and how much of it is a part of the tests."""
+    """
+    One thing to be fuzzed: the module with the function ``check``, and how much of it is a part of
+    the tests.
+    """
 
     name: str
     module: str
@@ -28,7 +32,9 @@ class Target:
         return check
 
     def list_corpus(self) -> list[pathlib.Path]:
-        """List the known inputs: both the samples to begin with, and those that once broke something."""
+        """
+        List the known inputs: both the samples to begin with, and those that once broke something.
+        """
         return sorted((CORPUS / self.name).iterdir())
 
 

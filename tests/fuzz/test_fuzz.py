@@ -1,5 +1,6 @@
 """
-What is known of the fuzzing stays fixed: all inputs that once broke something, and some mutations of them.
+What is known of the fuzzing stays fixed: all inputs that once broke something, and some mutations
+of them.
 """
 
 import random

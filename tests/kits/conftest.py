@@ -1,5 +1,6 @@
 """
-Tools of tests in one process: files with handlers, a cluster with a custom resource, and no traces left.
+Tools of tests in one process: files with handlers, a cluster with a custom resource, and no traces
+left.
 """
 
 import logging
@@ -59,7 +60,10 @@ def build_object():
 
 @pytest.fixture
 def restored_process(monkeypatch, tmp_path):
-    """Leave no traces of what a process usually does only once; have no hints of the environment and of files."""
+    """
+    Leave no traces of what a process usually does only once; have no hints of the environment and
+    of files.
+    """
     root, default, modules = logging.getLogger(), kopf.get_default_registry(), set(sys.modules)
     level, handlers, directories = root.level, list(root.handlers), set(loaders._finder.directories)
     monkeypatch.setattr(sys, 'path', list(sys.path))

@@ -1,5 +1,6 @@
 """
-Handlers with API clients of their own: they reach the sandbox of the operator, whichever way it runs.
+Handlers with API clients of their own: they reach the sandbox of the operator, whichever way it
+runs.
 """
 
 import contextlib

@@ -44,7 +44,9 @@ ANOTHER = {**REFERENCE, 'name': 'another', 'uid': 'uid2'}
     ]
 )
 def owner(request):
-    """The owner to be given to functions; also the ``None`` for the object that is being handled."""
+    """
+    The owner to be given to functions; also the ``None`` for the object that is being handled.
+    """
     if not request.param:
         yield OWNER
         return

@@ -54,9 +54,8 @@ def serialize(model):
         if type(model).__module__.startswith('kubernetes_asyncio')
         else kubernetes
     )
-    api = object.__new__(
-        package.client.ApiClient
-    )  # with no connections: one of them needs an event loop for that
+    # With no connections: one of them needs an event loop for that.
+    api = object.__new__(package.client.ApiClient)
     return api.sanitize_for_serialization(model)
 
 

@@ -462,7 +462,10 @@ def test_logging_and_streams_are_restored(env):
 
 @pytest.mark.guarantee('NEW-239')
 def test_exit_has_no_pauses(sandbox, env, write, build_object, monkeypatch):
-    """A pause would be a sleep, in the event loop or not; the network and the threads take their time anyway."""
+    """
+    A pause would be a sleep, in the event loop or not; the network and the threads take their time
+    anyway.
+    """
     pauses = []
     sleep = asyncio.sleep
     with KopfRunner(['run', '-A', write('handlers.py', CREATING)], env=env, timeout=20):

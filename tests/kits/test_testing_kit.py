@@ -326,9 +326,8 @@ def test_waits_can_be_interrupted(simulation, registry, build_object):
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
-        await asyncio.to_thread(
-            begun.wait, 10
-        )  # while threads work, the time is real: it does not jump to the timeout
+        # While threads work, the time is real: it does not jump to the timeout.
+        await asyncio.to_thread(begun.wait, 10)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         await asyncio.to_thread(ended.wait, 10)
 

@@ -22,7 +22,8 @@ class Hall:
     """
     A webhook server behind a service of the sandbox: its reviews come as calls of a function.
 
-    It is an async generator function with a memory: which paths were asked, and if it serves at the moment.
+    It is an async generator function with a memory: which paths were asked, and if it serves at the
+    moment.
     """
 
     def __init__(self, sandbox):

@@ -1,5 +1,6 @@
 """
-Clusters for the tests of whole operators: their resources, their objects, and what operators leave on these.
+Clusters for the tests of whole operators: their resources, their objects, and what operators leave
+on these.
 """
 
 import asyncio
@@ -59,7 +60,10 @@ def build_object(name='obj', *, spec=None, kind='KopfExample', namespace='defaul
 
 
 async def wait_until(check: Callable[[], Any], timeout: float = 600.0) -> Any:
-    """Wait for a condition, and return its true value; the time is that of the event loop, usually virtual."""
+    """
+    Wait for a condition, and return its true value; the time is that of the event loop, usually
+    virtual.
+    """
     try:
         async with asyncio.timeout(timeout):
             while not (value := check()):
@@ -113,7 +117,9 @@ class Cluster:
         )
 
     async def wait_until_handled(self, name='obj', **spec):
-        """Wait until the last handled state has these values in the spec, and nothing is in progress."""
+        """
+        Wait until the last handled state has these values in the spec, and nothing is in progress.
+        """
 
         def is_handled(body):
             handled = get_last_handled(body)
@@ -129,7 +135,10 @@ class Cluster:
 
     @property
     def writes(self):
-        """The requests of operators that have changed the objects, with ``method``, ``path``, ``code`` etc."""
+        """
+        The requests of operators that have changed the objects, with ``method``, ``path``, ``code``
+        etc.
+        """
         return [
             asked
             for asked in self.sandbox.requests

@@ -1,8 +1,8 @@
 """
 Whole operators on the sandbox, in the event loop of the test and in virtual time.
 
-The fixtures give a cluster with one custom resource, a registry to declare handlers in, and a way to run operators:
-to stop them, to kill them at once as if by SIGKILL, and to start them anew.
+The fixtures give a cluster with one custom resource, a registry to declare handlers in, and a way
+to run operators: to stop them, to kill them at once as if by SIGKILL, and to start them anew.
 """
 
 import asyncio
@@ -56,7 +56,8 @@ class Operator:
 @pytest.fixture
 async def run_operator(sandbox, registry, settings):
     """
-    Run operators: ``operator = await run_operator()``. Those that still run in the end of the test are stopped.
+    Run operators: ``operator = await run_operator()``. Those that still run in the end of the test
+    are stopped.
 
     By default, they are cluster-wide, and use the registry and the settings of the test.
     """

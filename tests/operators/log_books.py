@@ -1,8 +1,10 @@
 """
-Log books: all log lines of a scenario, in a form that is the same each time, and the file where they are kept.
+Log books: all log lines of a scenario, in a form that is the same each time, and the file where
+they are kept.
 
-Lines of one logger about one object are in their order; those of different loggers are not mixed, nor are those of
-different daemons and timers, as their order is up to chance. Lines that are repeated are there once.
+Lines of one logger about one object are in their order; those of different loggers are not mixed,
+nor are those of different daemons and timers, as their order is up to chance. Lines that are
+repeated are there once.
 """
 
 import dataclasses

@@ -1,5 +1,6 @@
 """
-Peerings for the tests of whole operators: their definitions, their objects, and what operators leave in these.
+Peerings for the tests of whole operators: their definitions, their objects, and what operators
+leave in these.
 """
 
 import asyncio
@@ -34,7 +35,10 @@ def build_peering(name='default', *, namespace=None, group='kopf.dev', status=No
 
 
 def build_record(priority=0, *, lifetime=60, age=0.0):
-    """Build a record of another operator, as if it was made so many seconds ago. To be called in an event loop."""
+    """
+    Build a record of another operator, as if it was made so many seconds ago. To be called in an
+    event loop.
+    """
     moment = clocks.Clock()() - datetime.timedelta(seconds=age)
     return {'priority': priority, 'lifetime': lifetime, 'lastseen': moment.isoformat()}
 
@@ -49,7 +53,9 @@ def get_writes(sandbox, plural='clusterkopfpeerings'):
 
 
 class Town:
-    """Several operators on one sandbox, each with handlers that tell who has handled which object."""
+    """
+    Several operators on one sandbox, each with handlers that tell who has handled which object.
+    """
 
     def __init__(self, sandbox, run_operator):
         self.sandbox, self._run = sandbox, run_operator

@@ -1,5 +1,6 @@
 """
-Managed configurations of webhooks: operators create them, keep them, and clean them when they leave.
+Managed configurations of webhooks: operators create them, keep them, and clean them when they
+leave.
 """
 
 import asyncio
@@ -322,9 +323,8 @@ async def test_nothing_is_written_while_nothing_differs(sandbox, hall, validate,
     unchanged = len(list_writes(sandbox))
     await operator.stop()
 
-    assert (
-        written == 3
-    )  # patching of what is absent, creation, patching of what is absent and not needed
+    # Patching of what is absent, creation, patching of what is absent and not needed.
+    assert written == 3
     assert unchanged == written
     assert len(list_writes(sandbox)) == written + 1
 

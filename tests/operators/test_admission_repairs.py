@@ -1,5 +1,6 @@
 """
-Managed configurations of webhooks that others have changed: operators put them right, and say what was changed.
+Managed configurations of webhooks that others have changed: operators put them right, and say what
+was changed.
 """
 
 import asyncio
@@ -190,9 +191,8 @@ async def test_looks_are_cheap(sandbox, operator):
 
     looks = [asked.verb for asked in list_requests(sandbox)[since:]]
     assert {*looks} == {'get'}
-    assert (
-        2 * 80 <= len(looks) <= 2 * 105
-    )  # two configurations, every 36-45 seconds of an hour, with delays
+    # Two configurations, every 36-45 seconds of an hour, with delays.
+    assert 2 * 80 <= len(looks) <= 2 * 105
 
 
 @pytest.mark.guarantee('FND-058')
@@ -211,9 +211,8 @@ async def test_two_operators_with_one_name_do_not_write_in_circles(
     await asyncio.sleep(MINUTE)
 
     assert 2 <= len(writes) <= 2 * 105
-    assert (
-        2 <= len(reports) <= 2 * 2 * 7
-    )  # of each operator, for a few sorts of changes, every 10 minutes
+    # Of each operator, for a few sorts of changes, every 10 minutes.
+    assert 2 <= len(reports) <= 2 * 2 * 7
     assert all('It is checked every 45 seconds' in report for report in reports)
     assert all(
         'give them different ones in settings.admission.managed' in report for report in reports

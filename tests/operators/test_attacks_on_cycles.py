@@ -1,5 +1,6 @@
 """
-Cycles under attack: what a reader of the code has found by thinking of how clusters and users would break it.
+Cycles under attack: what a reader of the code has found by thinking of how clusters and users would
+break it.
 """
 
 import asyncio

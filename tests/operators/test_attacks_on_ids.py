@@ -1,5 +1,6 @@
 """
-How ids, filters and versions were broken once: functions of one name, odd arguments, reserved names.
+How ids, filters and versions were broken once: functions of one name, odd arguments, reserved
+names.
 """
 
 import asyncio

@@ -13,7 +13,9 @@ from kopf._core.reactor import queueing
 
 
 def measure_backlog():
-    """Count the events that wait for their objects to be handled; the longest backlog of one object."""
+    """
+    Count the events that wait for their objects to be handled; the longest backlog of one object.
+    """
     lanes = [item for item in gc.get_objects() if isinstance(item, queueing._Lane)]
     return max((len(lane.events) for lane in lanes), default=0)
 
@@ -42,7 +44,10 @@ def handlers(registry, updates, going_on):
 
 @pytest.fixture
 def change(cluster):
-    """Change the object many times, until the operator has got the last change; return the longest backlog."""
+    """
+    Change the object many times, until the operator has got the last change; return the longest
+    backlog.
+    """
 
     async def change(number):
         longest = 0

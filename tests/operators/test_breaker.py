@@ -1,6 +1,6 @@
 """
-Objects that are handled again and again, though only the operator itself changes them: they are slowed down, and it is
-reported once, until somebody else changes them.
+Objects that are handled again and again, though only the operator itself changes them: they are
+slowed down, and it is reported once, until somebody else changes them.
 """
 
 import asyncio

@@ -99,7 +99,10 @@ def test_memory_of_an_object_is_small():
 
 
 async def measure_objects(cluster, handled):
-    """Tell how many bytes of the framework itself are there for each object, when all of them are handled."""
+    """
+    Tell how many bytes of the framework itself are there for each object, when all of them are
+    handled.
+    """
     tracemalloc.start()
     try:
         for number in range(100):

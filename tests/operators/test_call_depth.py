@@ -1,5 +1,6 @@
 """
-The way from a worker to a user's function is short, so that tracebacks and debuggers show what matters.
+The way from a worker to a user's function is short, so that tracebacks and debuggers show what
+matters.
 """
 
 import asyncio

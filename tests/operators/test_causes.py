@@ -1,5 +1,6 @@
 """
-What has happened to an object decides who is called: once for each change, and never for what operators do themselves.
+What has happened to an object decides who is called: once for each change, and never for what
+operators do themselves.
 """
 
 import asyncio

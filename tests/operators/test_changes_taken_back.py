@@ -1,5 +1,6 @@
 """
-Changes that are taken back before all handlers have seen them: those who have seen them are told so.
+Changes that are taken back before all handlers have seen them: those who have seen them are told
+so.
 """
 
 import asyncio
@@ -33,7 +34,10 @@ def calls():
 
 @pytest.fixture
 def declare(registry, calls, gates):
-    """Declare a handler of updates that waits for its gate, and then calls the function, if there is one."""
+    """
+    Declare a handler of updates that waits for its gate, and then calls the function, if there is
+    one.
+    """
     kopf.on.create('kopfexamples', id='create', registry=registry)(lambda **_: None)
 
     def declare(name, do=None):

@@ -1,5 +1,6 @@
 """
-Handlers that fail: their objects say so to their users, in k8s-events that are counted, bounded, and never secret.
+Handlers that fail: their objects say so to their users, in k8s-events that are counted, bounded,
+and never secret.
 """
 
 import asyncio

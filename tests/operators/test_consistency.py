@@ -1,6 +1,7 @@
 """
-After an operator has changed an object, handlers of changes wait for that change to come back with the stream: they
-are never called for what is known to be outdated. Changes of others made meanwhile are neither lost nor mixed up.
+After an operator has changed an object, handlers of changes wait for that change to come back with
+the stream: they are never called for what is known to be outdated. Changes of others made meanwhile
+are neither lost nor mixed up.
 """
 
 import asyncio
@@ -17,7 +18,10 @@ TIMEOUT = 2
 
 
 class Proxy:
-    """Between an operator and its cluster: holds the events of objects, if told so, to pass or to drop them later."""
+    """
+    Between an operator and its cluster: holds the events of objects, if told so, to pass or to drop
+    them later.
+    """
 
     def __init__(self, target):
         self.target, self.url, self.session = target, None, None
@@ -90,16 +94,21 @@ def get_time():
 
 @pytest.fixture
 def calls():
-    """The calls of handlers: the time since the latest write of the operator, the name, and the fields."""
+    """
+    The calls of handlers: the time since the latest write of the operator, the name, and the
+    fields.
+    """
     return []
 
 
 @pytest.fixture
 def handlers(registry, cluster, proxy, calls):
     """
-    Handlers of everything. When ``spec.x`` becomes 2, somebody else changes ``spec.y`` while it is being handled.
+    Handlers of everything. When ``spec.x`` becomes 2, somebody else changes ``spec.y`` while it is
+    being handled.
 
-    So there are two events to come then: of that foreign change, and, after it, of the operator's own change.
+    So there are two events to come then: of that foreign change, and, after it, of the operator's
+    own change.
     """
 
     def remember(name, spec):
@@ -123,7 +132,10 @@ def handlers(registry, cluster, proxy, calls):
 
 
 async def begin(cluster, calls):
-    """Let an object be created and handled; then be changed, and be changed by somebody else while it is handled."""
+    """
+    Let an object be created and handled; then be changed, and be changed by somebody else while it
+    is handled.
+    """
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
     await asyncio.sleep(60)

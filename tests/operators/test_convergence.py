@@ -1,10 +1,12 @@
 """
-Whatever happens to an object and to its operator, in the end everything is handled, and nothing is left behind.
+Whatever happens to an object and to its operator, in the end everything is handled, and nothing is
+left behind.
 
-Users edit, delete and re-create, foreign finalizers come and go, handlers fail, the streams break, the operator is
-killed in the middle of anything and started again. The server defaults, prunes, normalises, labels or refuses what is
-written; the resource can be served in two versions; handlers change their arguments in place, and patch their objects.
-Then everything calms down, and the operator has its time to finish.
+Users edit, delete and re-create, foreign finalizers come and go, handlers fail, the streams break,
+the operator is killed in the middle of anything and started again. The server defaults, prunes,
+normalises, labels or refuses what is written; the resource can be served in two versions; handlers
+change their arguments in place, and patch their objects. Then everything calms down, and the
+operator has its time to finish.
 """
 
 import asyncio
@@ -41,12 +43,16 @@ HANDLERS = [
 ]
 EACH_VERSION = False
 """
-Whether the last change has to reach the handlers of each served version, or else of one of them: the versions share one
-last handled state on the object, so a change that is handled for one version is handled for the others.
+Whether the last change has to reach the handlers of each served version, or else of one of them:
+the versions share one last handled state on the object, so a change that is handled for one version
+is handled for the others.
 """
 
 REPEATS = 10
-"""How many calls of a finished handler with no changes by others are too many, whatever has happened before."""
+"""
+How many calls of a finished handler with no changes by others are too many, whatever has happened
+before.
+"""
 
 
 def default_ports(body):
@@ -92,7 +98,10 @@ steps = st.one_of(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A finished call of a handler: for which object in which version, and from which essence to which."""
+    """
+    A finished call of a handler: for which object in which version, and from which essence to
+    which.
+    """
 
     handler: str
     version: str
@@ -103,13 +112,15 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Habits:
-    """What the operator does besides handling, and what the server does; by default, as little as possible."""
+    """
+    What the operator does besides handling, and what the server does; by default, as little as
+    possible.
+    """
 
     edits_in_place: bool = False
     patches: bool = False
-    has_versions: bool = (
-        False  # whether the resource is served in two versions, with handlers for both
-    )
+    # Whether the resource is served in two versions, with handlers for both.
+    has_versions: bool = False
     server: tuple[str, ...] = ()
 
 
@@ -189,7 +200,9 @@ class World:
         return fn
 
     def _note(self, call):
-        """Remember a finished call; if there are too many of them with no changes by others, give up."""
+        """
+        Remember a finished call; if there are too many of them with no changes by others, give up.
+        """
         self.calls.append(call)
         self.repeats[call.handler, call.version, call.uid] += 1
         most = REPEATS + 2 * self.kills
@@ -231,7 +244,9 @@ class World:
             await self.sandbox.delete('kopfexamples', NAME)
 
     async def recreate(self, _):
-        """Delete it together with its finalizers, and create it again as users know it, all at once."""
+        """
+        Delete it together with its finalizers, and create it again as users know it, all at once.
+        """
         body = await self.find()
         if body is None:
             return
@@ -279,7 +294,9 @@ class World:
             self.operator = None
 
     async def kill(self, turns):
-        """Let nothing be written by the operator after so many turns of the loop, and let it end."""
+        """
+        Let nothing be written by the operator after so many turns of the loop, and let it end.
+        """
         if self.operator is not None:
             self.kills += 1
             for _ in range(turns):
@@ -367,7 +384,9 @@ def check_handlers(body, essence, calls):
 
 
 def check_results(world, body):
-    """Check that the handlers have left on the object what they wanted to leave, for this very object."""
+    """
+    Check that the handlers have left on the object what they wanted to leave, for this very object.
+    """
     assert body['spec']['template'] == {'metadata': {'name': 'child'}}, (
         'What was edited in place is stored.'
     )

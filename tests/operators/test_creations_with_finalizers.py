@@ -1,6 +1,7 @@
 """
-New objects get our finalizer first, and are handled right after that: as the cluster has answered, with no need to wait
-for that to come back with the stream, unless there is someone who wants to see every event.
+New objects get our finalizer first, and are handled right after that: as the cluster has answered,
+with no need to wait for that to come back with the stream, unless there is someone who wants to see
+every event.
 """
 
 import asyncio
@@ -12,7 +13,9 @@ from clusters import FINALIZER, wait_until
 import kopf
 
 LATENCY, SILENCE = 1, 3
-"""Seconds for which the finalizer is being added, and for which its echo is held back after that."""
+"""
+Seconds for which the finalizer is being added, and for which its echo is held back after that.
+"""
 
 
 @pytest.fixture
@@ -44,7 +47,8 @@ def creation(registry, deletion, calls):
 @pytest.fixture
 def silenced(cluster, sandbox):
     """
-    Create an object whose stream is silent for a block: since the finalizer is asked for, but before it is there.
+    Create an object whose stream is silent for a block: since the finalizer is asked for, but
+    before it is there.
 
     Yields when the finalizer is there.
     """
@@ -196,7 +200,9 @@ async def test_retries_wait_for_the_records_even_if_the_finalizer_is_not_waited_
     params=[pytest.param(False, id='seen-at-once'), pytest.param(True, id='seen-later')]
 )
 def create(request, cluster, silenced):
-    """Create an object; the echo of the finalizer and all that follows is seen at once, or later."""
+    """
+    Create an object; the echo of the finalizer and all that follows is seen at once, or later.
+    """
 
     async def create():
         if not request.param:

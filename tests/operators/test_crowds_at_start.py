@@ -1,5 +1,6 @@
 """
-Many objects are there when an operator starts: what users do meanwhile, does not wait for all of them.
+Many objects are there when an operator starts: what users do meanwhile, does not wait for all of
+them.
 """
 
 import asyncio
@@ -50,9 +51,8 @@ async def test_new_object_is_handled_before_the_crowd(cluster, run_operator, cal
     since = virtual_time.elapsed
     await wait_until(lambda: ('new', 2) in calls)
 
-    assert (
-        calls['new', 2] - since < 30 * LATENCY
-    )  # while the crowd needs two requests of each, of two at once
+    # While the crowd needs two requests of each, of two at once.
+    assert calls['new', 2] - since < 30 * LATENCY
     assert len(calls) < TOTAL / 3
 
 

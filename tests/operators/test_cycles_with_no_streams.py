@@ -1,6 +1,6 @@
 """
-While the streams are down or late, the work goes on from what our own changes have made of the objects: nobody is
-called again for what is done already, and nothing is written twice.
+While the streams are down or late, the work goes on from what our own changes have made of the
+objects: nobody is called again for what is done already, and nothing is written twice.
 """
 
 import asyncio
@@ -12,7 +12,9 @@ import kopf
 
 
 class Outage:
-    """The streams of objects are silent or absent from the first call of a handler until it is over."""
+    """
+    The streams of objects are silent or absent from the first call of a handler until it is over.
+    """
 
     def __init__(self, cluster, fault):
         self._cluster, self._options, self._faults = cluster, fault, []

@@ -1,5 +1,6 @@
 """
-Daemons: when they are called again, what becomes of their results and of their changes of the objects.
+Daemons: when they are called again, what becomes of their results and of their changes of the
+objects.
 """
 
 import asyncio

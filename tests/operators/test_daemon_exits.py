@@ -106,9 +106,8 @@ async def test_daemons_that_ignore_cancellations_have_some_time_to_end_on_their_
     async def stubborn(stopped, **_):
         calls.note('begin')
         until = asyncio.get_running_loop().time() + 63
-        while (
-            rest := until - asyncio.get_running_loop().time()
-        ) > 0.001:  # the last bits of it can never pass
+        # The last bits of it can never pass.
+        while (rest := until - asyncio.get_running_loop().time()) > 0.001:
             try:
                 await asyncio.sleep(rest)
             except asyncio.CancelledError:

@@ -313,9 +313,8 @@ async def test_abandoned_daemons_are_not_started_until_they_have_exited(
     async def stubborn(**_):
         calls.note('begin')
         until = asyncio.get_running_loop().time() + 100
-        while (
-            rest := until - asyncio.get_running_loop().time()
-        ) > 0.001:  # the last bits of it can never pass
+        # The last bits of it can never pass.
+        while (rest := until - asyncio.get_running_loop().time()) > 0.001:
             try:
                 await asyncio.sleep(rest)
             except asyncio.CancelledError:

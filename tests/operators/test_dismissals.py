@@ -1,6 +1,7 @@
 """
-Objects with nothing to do cost no work: after a restart, those that are handled already have no calls, no writes, and
-no workers. But nothing is missed of what is to be done for them, then or later.
+Objects with nothing to do cost no work: after a restart, those that are handled already have no
+calls, no writes, and no workers. But nothing is missed of what is to be done for them, then or
+later.
 """
 
 import asyncio
@@ -411,7 +412,6 @@ async def test_errors_of_filters_are_not_hidden(
     assert errors
     assert all('a mistake in the filter' in error for error in errors)
     assert handled['obj2'] in list_workers()
-    withdrawn = (
-        [] if decorator is kopf.on.delete else ['obj1', 'obj3']
-    )  # of the finalizers that nothing needs
+    # Of the finalizers that nothing needs.
+    withdrawn = [] if decorator is kopf.on.delete else ['obj1', 'obj3']
     assert [asked.name for asked in cluster.writes] == withdrawn

@@ -1,5 +1,6 @@
 """
-Operators inside of other programs: their beginning, their end, and their independence of each other.
+Operators inside of other programs: their beginning, their end, and their independence of each
+other.
 """
 
 import asyncio

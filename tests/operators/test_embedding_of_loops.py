@@ -1,5 +1,6 @@
 """
-Operators in event loops of any kind, and with handlers of any registry: what those who run them choose, is used.
+Operators in event loops of any kind, and with handlers of any registry: what those who run them
+choose, is used.
 """
 
 import asyncio
@@ -41,7 +42,10 @@ def worker():
 
 @pytest.fixture
 def handlers(registry, calls):
-    """All that an operator can do in its event loop: requests, threads, sleeps, tasks. They tell of their loops."""
+    """
+    All that an operator can do in its event loop: requests, threads, sleeps, tasks. They tell of
+    their loops.
+    """
 
     def remember(what):
         calls.append((what, type(asyncio.get_running_loop()).__module__.partition('.')[0]))
@@ -114,7 +118,10 @@ def live(server, registry, settings, handlers, worker):
 
 @contextlib.contextmanager
 def policy_of(module):
-    """Use the policy of event loops of this module for a while. Newer Pythons do without them, and complain of them."""
+    """
+    Use the policy of event loops of this module for a while. Newer Pythons do without them, and
+    complain of them.
+    """
     with warnings.catch_warnings(action='ignore', category=DeprecationWarning):
         before = asyncio.get_event_loop_policy()
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy() if module == 'uvloop' else None)

@@ -1,5 +1,6 @@
 """
-Errors of handlers, as they are seen on the objects: when the handlers are tried again, and when they are given up.
+Errors of handlers, as they are seen on the objects: when the handlers are tried again, and when
+they are given up.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Handlers of raw events: they see all that comes from the cluster, in order, and leave no traces of themselves.
+Handlers of raw events: they see all that comes from the cluster, in order, and leave no traces of
+themselves.
 """
 
 import asyncio
@@ -134,9 +135,8 @@ async def test_bookmarks_are_seen_by_no_handlers(
     (asked,) = cluster.sandbox.requests.select(verb='watch', resource=cluster.plural)
     query = urllib.parse.parse_qs(asked.query)
 
-    assert int(query['resourceVersion'][0]) > int(
-        body['metadata']['resourceVersion']
-    )  # from a bookmark
+    # From a bookmark.
+    assert int(query['resourceVersion'][0]) > int(body['metadata']['resourceVersion'])
     assert events == []
 
 
@@ -263,9 +263,8 @@ async def test_handlers_of_events_get_the_raw_event_as_it_came(
     created = await cluster.create()
     await wait_until(lambda: events)
 
-    del created['metadata'][
-        'managedFields'
-    ]  # never shown: they are large, and of no use for handlers
+    # Never shown: they are large, and of no use for handlers.
+    del created['metadata']['managedFields']
     assert events == [({'type': 'ADDED', 'object': created}, 'ADDED', created, set())]
     assert type(events[0][0]) is dict
 

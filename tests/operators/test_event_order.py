@@ -1,5 +1,6 @@
 """
-Which events and states of an object reach which handlers, and in which order; whatever happens to the stream.
+Which events and states of an object reach which handlers, and in which order; whatever happens to
+the stream.
 """
 
 import asyncio
@@ -164,7 +165,10 @@ async def test_an_object_that_waits_for_a_retry_is_woken_up_by_events(
 
 @pytest.fixture
 def gap(cluster):
-    """Begin a gap: from now on, there is no stream, and what happens in the gap is not told afterwards."""
+    """
+    Begin a gap: from now on, there is no stream, and what happens in the gap is not told
+    afterwards.
+    """
 
     async def begin():
         fault = cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', cut=True)

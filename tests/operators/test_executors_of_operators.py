@@ -53,7 +53,10 @@ def blocked_handlers(registry, calls, barrier):
 
 
 async def check_limit(cluster, calls, barrier, limit):
-    """Check that so many functions run at once, and that one more waits for the others, but nothing else does."""
+    """
+    Check that so many functions run at once, and that one more waits for the others, but nothing
+    else does.
+    """
     names = {f'obj-{number}' for number in range(limit + 1)}
     for name in names:
         await cluster.create(name, labels={'is': 'sync'})

@@ -1,5 +1,6 @@
 """
-The ids of handlers as users see them: in the progress and the results on objects, in probes, indices and logs.
+The ids of handlers as users see them: in the progress and the results on objects, in probes,
+indices and logs.
 """
 
 import asyncio
@@ -136,7 +137,10 @@ async def test_subhandlers_are_under_the_qualified_names(cluster, registry, run_
 
 @pytest.mark.guarantee('FND-020')
 async def test_every_name_can_be_stored_while_it_waits(cluster, registry, run_operator):
-    """Those names that are not possible as names of annotations are replaced, and each is continued as itself."""
+    """
+    Those names that are not possible as names of annotations are replaced, and each is continued as
+    itself.
+    """
     for fn in NAMED.values():
         kopf.on.create('kopfexamples', registry=registry)(_failing_once(fn))
     operator = await run_operator()

@@ -1,5 +1,6 @@
 """
-Errors of indexing functions: the object is left out of the index, and is handled as usual otherwise.
+Errors of indexing functions: the object is left out of the index, and is handled as usual
+otherwise.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ def run(cluster, registry, run_operator, calls):
     """
     Run an operator with an index whose function raises these errors in turn, or returns the spec.
 
-    The object is changed every 10 seconds; returned is what is in the index after each of the changes.
+    The object is changed every 10 seconds; returned is what is in the index after each of the
+    changes.
     """
 
     async def run(*errors, **options):

@@ -1,5 +1,6 @@
 """
-Indices while streams end: at the exit, in a pause, between two streams. They change only as the objects do.
+Indices while streams end: at the exit, in a pause, between two streams. They change only as the
+objects do.
 
 A handler that saw no children in an emptied index could delete or re-create the real ones.
 """
@@ -27,7 +28,10 @@ def seen():
 
 @pytest.fixture
 async def children(sandbox, cluster, registry, seen):
-    """An index of some objects which have no other handlers: there is nothing to wait for when their stream ends."""
+    """
+    An index of some objects which have no other handlers: there is nothing to wait for when their
+    stream ends.
+    """
 
     @kopf.index('children', id='children', registry=registry)
     async def children(name, children, **_):
@@ -424,9 +428,8 @@ async def test_indices_forget_objects_with_their_namespace(
         await sandbox.create(build_object(namespace=namespace))
     await run_operator(namespaces=['my-*'])
     await wait_until(lambda: sorted(indices['index']) == ['my-one', 'my-two'])
-    fault = sandbox.faults.inject(
-        verb='watch', resource='kopfexamples', cut=True
-    )  # the deletions are not seen
+    # The deletions are not seen.
+    fault = sandbox.faults.inject(verb='watch', resource='kopfexamples', cut=True)
     await fault.wait_until_hit()
     await sandbox.delete('namespaces', 'my-one')
 

@@ -1,5 +1,6 @@
 """
-The log lines of the normal life of operators: all of them, at all levels, as they are in ``log_lines.txt``.
+The log lines of the normal life of operators: all of them, at all levels, as they are in
+``log_lines.txt``.
 """
 
 import asyncio

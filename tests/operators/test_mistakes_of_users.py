@@ -1,6 +1,6 @@
 """
-Mistakes in filters, storages, patch functions and results: an error names the handler and the object, the object is
-left in peace for a while, and nothing is written or called twice.
+Mistakes in filters, storages, patch functions and results: an error names the handler and the
+object, the object is left in peace for a while, and nothing is written or called twice.
 """
 
 import asyncio

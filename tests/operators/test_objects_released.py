@@ -1,6 +1,6 @@
 """
-Our finalizer goes when nothing needs it any more; throttled and waiting objects are let go at once when they are
-deleted; an object is never taken for another one of the same name.
+Our finalizer goes when nothing needs it any more; throttled and waiting objects are let go at once
+when they are deleted; an object is never taken for another one of the same name.
 """
 
 import asyncio

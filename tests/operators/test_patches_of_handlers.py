@@ -1,6 +1,7 @@
 """
-What handlers put into their patches gets to the objects: in as few requests as possible, in the promised order, and
-also when the cluster refuses a part of it, or somebody else changes the object meanwhile.
+What handlers put into their patches gets to the objects: in as few requests as possible, in the
+promised order, and also when the cluster refuses a part of it, or somebody else changes the object
+meanwhile.
 """
 
 import asyncio
@@ -26,7 +27,10 @@ FOREIGN = 'example.com/foreign'
 
 
 def build_strict_crd():
-    """Build a definition of a custom resource with ``spec.size``, which cannot be negative, and no other fields."""
+    """
+    Build a definition of a custom resource with ``spec.size``, which cannot be negative, and no
+    other fields.
+    """
     crd = build_crd()
     schema = {'type': 'object', 'properties': {'size': {'type': 'integer', 'minimum': 0}}}
     crd['spec']['versions'][0]['schema']['openAPIV3Schema']['properties'] = {'spec': schema}
@@ -272,9 +276,8 @@ async def test_functions_for_an_outdated_object_are_applied_again_before_any_han
     await run_operator()
     with cluster.sandbox.faults.inject(verb='patch', latency=5, user_agent='kopf/*') as fault:
         await cluster.create(spec={'x': 1, 'counter': 10})
-        await wait_until(
-            lambda: fault.hits == 1
-        )  # it is the JSON patch, already made but not yet done
+        # It is the JSON patch, already made but not yet done.
+        await wait_until(lambda: fault.hits == 1)
         await cluster.patch({'spec': {'x': 2, 'counter': 20}})
         await wait_until(lambda: fault.hits == 2)
     body = await cluster.wait_until_handled(x=2)
@@ -315,9 +318,8 @@ async def test_functions_that_make_a_wrong_object_are_applied_again_later(
     assert any('refuses' in text for text in logs(logging.ERROR))
 
     await strict_cluster.patch({'spec': {'size': 8}})
-    await wait_until(
-        lambda: ('event', 8) in calls, timeout=1
-    )  # not delayed by the attempts to apply the functions
+    # Not delayed by the attempts to apply the functions.
+    await wait_until(lambda: ('event', 8) in calls, timeout=1)
     await strict_cluster.patch({'spec': {'size': 30}})
     await strict_cluster.wait(lambda body: body['spec']['size'] == 20)
     await wait_until(lambda: ('update', 20) in calls)

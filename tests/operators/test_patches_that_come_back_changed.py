@@ -223,9 +223,8 @@ async def test_an_updating_function_is_called_once_for_each_edit_of_others(
         await cluster.patch({'metadata': {'labels': {'edit': f'no-{number}'}}})
         await settle(calls, lambda: cluster.writes)
 
-    assert (
-        calls[1:] == [[('metadata', 'labels', 'edit')]] * 2
-    )  # the first edit brings the labels as a whole
+    # The first edit brings the labels as a whole.
+    assert calls[1:] == [[('metadata', 'labels', 'edit')]] * 2
     assert len(calls) == 3
     assert len(cluster.writes) - before <= 2 * 3
 

@@ -1,5 +1,6 @@
 """
-What happens to objects and handlers when an operator pauses in favour of another one, and when it resumes.
+What happens to objects and handlers when an operator pauses in favour of another one, and when it
+resumes.
 """
 
 import asyncio

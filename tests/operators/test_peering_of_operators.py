@@ -1,7 +1,9 @@
 """
-Operators of the same purpose in one cluster: which of them is active, and where they look for each other.
+Operators of the same purpose in one cluster: which of them is active, and where they look for each
+other.
 
-What they tell of themselves is in the tests of records; how it feels to be paused, in the tests of pauses.
+What they tell of themselves is in the tests of records; how it feels to be paused, in the tests of
+pauses.
 """
 
 import asyncio

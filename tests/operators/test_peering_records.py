@@ -1,5 +1,6 @@
 """
-What operators tell of themselves in the peering objects, from their start to their end, and how it is understood.
+What operators tell of themselves in the peering objects, from their start to their end, and how it
+is understood.
 """
 
 import asyncio

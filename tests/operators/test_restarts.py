@@ -1,5 +1,6 @@
 """
-Operators that are stopped and started again: everything continues from where it was, by what is on the objects.
+Operators that are stopped and started again: everything continues from where it was, by what is on
+the objects.
 """
 
 import asyncio

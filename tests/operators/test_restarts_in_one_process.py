@@ -1,5 +1,6 @@
 """
-Operators that are restarted in a process that lives on, beside another operator: nothing is left after any of them.
+Operators that are restarted in a process that lives on, beside another operator: nothing is left
+after any of them.
 """
 
 import asyncio
@@ -23,10 +24,11 @@ from kopf._cogs.structs import vaults
 NAMES = [f'obj-{number}' for number in range(5)]
 DESCRIPTORS = pathlib.Path('/proc/self/fd')
 ALLOWANCE = 10  # some things come and go all the time; what is leaked, even by one restart of ten, is not fewer
+# The cluster; it lives in the same process and grows as clusters do.
 FOREIGN = (
     'kopf._sandbox',
     'kopf.testing',
-)  # the cluster; it lives in the same process and grows as clusters do
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +37,8 @@ class Witness:
 
     values: dict[str, int] = dataclasses.field(default_factory=dict)  # the latest ones, by objects
     ticks: set[str] = dataclasses.field(default_factory=set)  # of the timers: of which objects
-    threads: set[threading.Thread] = dataclasses.field(
-        default_factory=set
-    )  # where they are executed
+    # Where they are executed.
+    threads: set[threading.Thread] = dataclasses.field(default_factory=set)
 
 
 def declare_handlers(name, witness):
@@ -47,9 +48,8 @@ def declare_handlers(name, witness):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):
         settings.posting.enabled = False
-        settings.execution.max_workers = (
-            1  # so that the threads of the lasting one are always the same
-        )
+        # So that the threads of the lasting one are always the same.
+        settings.execution.max_workers = 1
         settings.persistence.finalizer = f'{name}.dev/finalizer'
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
             prefix=f'{name}.dev'
@@ -91,8 +91,9 @@ class Load:
     """
     Changes of all objects, one after another, for as long as the block is executed.
 
-    The next round begins when the lasting operator has seen the previous one: virtual time would outrun its threads,
-    and the slower the machine is, the more changes would be waiting to be handled.
+    The next round begins when the lasting operator has seen the previous one: virtual time would
+    outrun its threads, and the slower the machine is, the more changes would be waiting to be
+    handled.
     """
 
     def __init__(self, cluster, witness):
@@ -129,13 +130,17 @@ def count_sockets():
 
 
 def count_objects():
-    """Count the objects of our classes, and also those that carry the execution and the memory in general."""
+    """
+    Count the objects of our classes, and also those that carry the execution and the memory in
+    general.
+    """
     gc.collect()
+    # Event loops drop them some day.
     types_ = [
         type(item)
         for item in gc.get_objects()
         if not (isinstance(item, asyncio.TimerHandle) and item.cancelled())
-    ]  # event loops drop them some day
+    ]
     general = (
         asyncio.Task,
         asyncio.Event,
@@ -152,7 +157,10 @@ def count_objects():
 
 
 def forget_addresses():
-    """Empty the caches of URLs: they are limited, but fill up slowly, as every watch has its own version in the URL."""
+    """
+    Empty the caches of URLs: they are limited, but fill up slowly, as every watch has its own
+    version in the URL.
+    """
     for item in gc.get_objects():
         if isinstance(item, functools._lru_cache_wrapper) and str(item.__module__).startswith(
             'yarl.'
@@ -198,7 +206,10 @@ async def load(cluster, witness):
 
 @pytest.fixture
 async def restart(sandbox, load):
-    """Start the operator under the load, let it see the changes, and stop it in one way or another, many times."""
+    """
+    Start the operator under the load, let it see the changes, and stop it in one way or another,
+    many times.
+    """
     info = kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)
     witness = Witness()
     registry = declare_handlers('restarted', witness)

@@ -1,5 +1,6 @@
 """
-What is done beside objects, in background: what comes out of it, when it is repeated, and when it never is again.
+What is done beside objects, in background: what comes out of it, when it is repeated, and when it
+never is again.
 """
 
 import asyncio

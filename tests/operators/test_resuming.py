@@ -1,5 +1,6 @@
 """
-Restarts: resuming handlers are called once per object and start, and interrupted handlers go on where they were.
+Restarts: resuming handlers are called once per object and start, and interrupted handlers go on
+where they were.
 """
 
 import asyncio

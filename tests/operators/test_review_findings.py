@@ -1,5 +1,6 @@
 """
-What a review has found: the ways in which handlers, or their absence, could stop or exhaust an operator.
+What a review has found: the ways in which handlers, or their absence, could stop or exhaust an
+operator.
 """
 
 import asyncio
@@ -171,9 +172,8 @@ async def test_logins_do_not_wait_for_the_threads_of_handlers(
     @kopf.on.login(id='login_fn', registry=registry)
     def login_fn(**_):
         calls.append('login')
-        return kopf.ConnectionInfo(
-            server=sandbox.url, token=sandbox.token, priority=len(calls)
-        )  # new each time
+        # New each time.
+        return kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token, priority=len(calls))
 
     vault = vaults.Vault()
     await run_operator(vault=vault)
@@ -220,9 +220,8 @@ async def test_objects_that_are_only_believed_to_be_gone_are_handled_later(
     await cluster.wait_until_handled(x=1)
 
     assert len(calls) == 2
-    assert (
-        calls[1] - calls[0] > 100
-    )  # before that, the object can be gone in fact, but not for the stream yet
+    # Before that, the object can be gone in fact, but not for the stream yet.
+    assert calls[1] - calls[0] > 100
 
 
 async def test_objects_that_are_gone_in_fact_are_not_handled_again(
@@ -257,9 +256,8 @@ async def test_changes_for_outdated_objects_are_sent_less_and_less_often(
         await asyncio.sleep(3600)
         assert 5 < len(cluster.writes) < 20
     await cluster.sandbox.update({**await cluster.get(), 'spec': {'x': 2}})
-    await cluster.wait(
-        lambda body: body['metadata'].get('finalizers'), timeout=1
-    )  # at once, as it is not outdated
+    # At once, as it is not outdated.
+    await cluster.wait(lambda body: body['metadata'].get('finalizers'), timeout=1)
 
 
 @pytest.fixture
@@ -472,9 +470,8 @@ async def test_handlers_that_spoil_the_bodies_do_not_imagine_changes(
     refusal = refuse()
     await cluster.patch({'spec': {'x': 2}})
     await refusal.wait_until_hit()
-    recorded = {
-        LAST_HANDLED: json.dumps({'spec': {'x': 2, 'nested': {}}})
-    }  # as if only the answer was lost
+    # As if only the answer was lost.
+    recorded = {LAST_HANDLED: json.dumps({'spec': {'x': 2, 'nested': {}}})}
     await cluster.patch({'metadata': {'annotations': recorded}})
     await asyncio.sleep(600)
 

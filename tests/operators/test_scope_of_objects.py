@@ -1,5 +1,6 @@
 """
-Which objects are of any interest for an operator, and which of their changes its handlers are called for.
+Which objects are of any interest for an operator, and which of their changes its handlers are
+called for.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """
-Secrets stay secret: neither the data of Secrets, nor the tokens of the operator are in what it says, even if it is
-told to say all it can, and whatever goes wrong.
+Secrets stay secret: neither the data of Secrets, nor the tokens of the operator are in what it
+says, even if it is told to say all it can, and whatever goes wrong.
 """
 
 import asyncio

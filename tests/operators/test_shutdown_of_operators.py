@@ -1,6 +1,7 @@
 """
-How operators stop: running handlers get some time to finish, then are interrupted; what is done is not done again
-by the next start; and nothing in the cluster or in the handlers can keep an operator from stopping.
+How operators stop: running handlers get some time to finish, then are interrupted; what is done is
+not done again by the next start; and nothing in the cluster or in the handlers can keep an operator
+from stopping.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Functions take what they name, with or without ``**_``; those that can never be called are refused at the start.
+Functions take what they name, with or without ``**_``; those that can never be called are refused
+at the start.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """
 Objects that were left in the middle of their handling by other implementations and older versions.
 
-The annotations and statuses here are literal: such as they are written by the others. All of them are continued from
-where they were left, nobody is called again who has finished, and nothing is left behind in the end.
+The annotations and statuses here are literal: such as they are written by the others. All of them
+are continued from where they were left, nobody is called again who has finished, and nothing is
+left behind in the end.
 """
 
 import asyncio

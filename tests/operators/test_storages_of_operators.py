@@ -1,5 +1,6 @@
 """
-Where operators keep what they know of the objects: the usual places and other ones, and users' own storages.
+Where operators keep what they know of the objects: the usual places and other ones, and users' own
+storages.
 """
 
 import asyncio
@@ -225,7 +226,10 @@ async def test_the_progress_can_be_in_a_database(cluster, registry, run_operator
 
 
 def derive(base, names, used):
-    """Make a class that overrides these methods, notes their usage, and relies on the base class in the rest."""
+    """
+    Make a class that overrides these methods, notes their usage, and relies on the base class in
+    the rest.
+    """
 
     def override(name):
         original = getattr(base, name)

@@ -1,5 +1,6 @@
 """
-Handlers inside of handlers: each part of a big job is done once, with retries and records of its own.
+Handlers inside of handlers: each part of a big job is done once, with retries and records of its
+own.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """
-Errors which are not of handlers: of filters, of storages, of the API. The object is left alone for a while, and then is
-handled as it is by then. Other objects do not notice anything.
+Errors which are not of handlers: of filters, of storages, of the API. The object is left alone for
+a while, and then is handled as it is by then. Other objects do not notice anything.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Changes in the middle of a cycle: nothing is lost, nothing is mixed up, nobody is called twice for the same.
+Changes in the middle of a cycle: nothing is lost, nothing is mixed up, nobody is called twice for
+the same.
 """
 
 import asyncio
@@ -187,7 +188,10 @@ async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(
 async def test_the_base_of_a_cycle_goes_with_the_progress_of_its_handlers(
     cluster, update_handlers, run_operator
 ):
-    """Other implementations do not know what it is, but remove it as a part of the handler that refers to it."""
+    """
+    Other implementations do not know what it is, but remove it as a part of the handler that refers
+    to it.
+    """
     await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)

@@ -1,5 +1,6 @@
 """
-Objects that vanish unseen, while there is no stream: their deletion reaches the event handlers that they matched.
+Objects that vanish unseen, while there is no stream: their deletion reaches the event handlers that
+they matched.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ def events():
 
 @pytest.fixture
 def declare(registry, events):
-    """Declare an event handler with these filters, and one more that tells when an object is known."""
+    """
+    Declare an event handler with these filters, and one more that tells when an object is known.
+    """
 
     def declare(**filters):
         @kopf.on.event('kopfexamples', registry=registry, **filters)
@@ -97,7 +100,9 @@ def gap(request):
 
 @pytest.fixture
 def vanish(cluster, run_operator, peering, wait_until_known, gap):
-    """Run an operator, and let objects vanish in a gap: two of those that matched, one that never did."""
+    """
+    Run an operator, and let objects vanish in a gap: two of those that matched, one that never did.
+    """
 
     async def vanish():
         for name, mark in [

@@ -1,5 +1,6 @@
 """
-Two served versions of one resource: two resources with handlers, daemons and indices of their own, and one memo.
+Two served versions of one resource: two resources with handlers, daemons and indices of their own,
+and one memo.
 """
 
 import asyncio

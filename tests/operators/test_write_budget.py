@@ -1,5 +1,6 @@
 """
-How many requests an operator costs the cluster: none without a difference, and as few as possible otherwise.
+How many requests an operator costs the cluster: none without a difference, and as few as possible
+otherwise.
 """
 
 import asyncio

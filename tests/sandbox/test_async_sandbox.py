@@ -1,5 +1,6 @@
 """
-The sandbox as asynchronous tests of operators use it: `kopf.testing.Sandbox` in the current event loop.
+The sandbox as asynchronous tests of operators use it: `kopf.testing.Sandbox` in the current event
+loop.
 """
 
 import asyncio

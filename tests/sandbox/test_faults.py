@@ -233,9 +233,8 @@ async def test_stalled_request_outlasts_the_patience_of_the_client(sandbox, sess
 
 
 async def test_request_is_cut_without_an_answer(sandbox, session):
-    sandbox.faults.inject(
-        cut=True, times=2
-    )  # the client itself tries again once after a lost connection
+    # The client itself tries again once after a lost connection.
+    sandbox.faults.inject(cut=True, times=2)
 
     with pytest.raises(aiohttp.ClientError):
         await ask(session, CONFIGS, 'POST', json=CONFIG)

@@ -644,9 +644,8 @@ def test_busy_port_is_an_error_that_says_so():
 
 def test_address_that_cannot_be_had_is_an_error_that_says_so(monkeypatch):
     async def fail(server):
-        raise OSError(
-            'could not bind on any address'
-        )  # with no number, as in newer versions of Python
+        # With no number, as in newer versions of Python.
+        raise OSError('could not bind on any address')
 
     monkeypatch.setattr('kopf._sandbox.http.server.Server.start', fail)
 

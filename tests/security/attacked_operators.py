@@ -1,5 +1,6 @@
 """
-An operator in a process of its own, and the clients that attack its servers: silent, slow, and oversized ones.
+An operator in a process of its own, and the clients that attack its servers: silent, slow, and
+oversized ones.
 """
 
 import contextlib

@@ -1,9 +1,11 @@
 """
-How long the event loop is held by hostile reviews: ``python tests/security/measure_reviews.py [--plain] [SHAPE ...]``.
+How long the event loop is held by hostile reviews: ``python tests/security/measure_reviews.py
+[--plain] [SHAPE ...]``.
 
-An operator runs in a process of its own, and gets reviews of 7 MB in many shapes, and of 255 kB in the densest ones.
-With ``--plain``, there are no optional libraries in it, such as ``orjson``. It takes a few minutes. The machine should
-have nothing else to do: what other processes take, is measured too, so the lowest figure of several is shown first.
+An operator runs in a process of its own, and gets reviews of 7 MB in many shapes, and of 255 kB in
+the densest ones. With ``--plain``, there are no optional libraries in it, such as ``orjson``. It
+takes a few minutes. The machine should have nothing else to do: what other processes take, is
+measured too, so the lowest figure of several is shown first.
 """
 
 import argparse
@@ -80,7 +82,10 @@ SHAPES = {
 
 
 def measure(victim, review):
-    """Return the status, the seconds until the answer, and the seconds for which the event loop was held."""
+    """
+    Return the status, the seconds until the answer, and the seconds for which the event loop was
+    held.
+    """
     victim.review()
     answer = victim.review(review, '/mark')
     time.sleep(0.3)  # the memory is freed, and the garbage is collected after the answer

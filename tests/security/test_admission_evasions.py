@@ -1,8 +1,9 @@
 """
 Attempts to get past the admission handlers: what they protect stays protected.
 
-Before, an update that took a label off was not seen by the handlers with that label in their filters; the denials by
-handlers with ``ignore_failures=True`` were ignored, too; and emptied configurations stayed empty, silently.
+Before, an update that took a label off was not seen by the handlers with that label in their
+filters; the denials by handlers with ``ignore_failures=True`` were ignored, too; and emptied
+configurations stayed empty, silently.
 """
 
 import asyncio

@@ -1,9 +1,12 @@
 """
-Whatever object the API server accepts is handled, or is reported and left alone by itself. All others are handled.
+Whatever object the API server accepts is handled, or is reported and left alone by itself. All
+others are handled.
 
-Before, one object that is too deep for Python stopped the handling of all objects of its resource, also after restarts.
+Before, one object that is too deep for Python stopped the handling of all objects of its resource,
+also after restarts.
 
-The sandbox accepts fewer levels of nesting than the API server does. For those, see the tests on real clusters.
+The sandbox accepts fewer levels of nesting than the API server does. For those, see the tests on
+real clusters.
 """
 
 import asyncio

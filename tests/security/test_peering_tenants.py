@@ -1,8 +1,10 @@
 """
-Tenants with rights over the peering of their own namespace: what they can do to an operator of many namespaces.
+Tenants with rights over the peering of their own namespace: what they can do to an operator of many
+namespaces.
 
-They write anything there. The operator pauses in that namespace at most, for ten minutes at most unless they repeat it,
-and says who has caused it. Before, one record paused the operator in all namespaces, for years.
+They write anything there. The operator pauses in that namespace at most, for ten minutes at most
+unless they repeat it, and says who has caused it. Before, one record paused the operator in all
+namespaces, for years.
 """
 
 import asyncio
@@ -40,7 +42,9 @@ async def sandbox(virtual_time):
 
 @pytest.fixture
 async def peering(sandbox):
-    """The tenant's own peering object: ``await peering(record)`` puts a record there, or removes it."""
+    """
+    The tenant's own peering object: ``await peering(record)`` puts a record there, or removes it.
+    """
     await sandbox.create(
         {
             'apiVersion': 'kopf.dev/v1',
@@ -58,7 +62,10 @@ async def peering(sandbox):
 
 
 class Operator:
-    """An operator of several namespaces that tells which objects it has handled, with daemons beside them."""
+    """
+    An operator of several namespaces that tells which objects it has handled, with daemons beside
+    them.
+    """
 
     def __init__(self, sandbox):
         self.sandbox, self.handled, self.daemons, self.number = sandbox, set(), set(), 0
@@ -291,9 +298,8 @@ async def test_pause_is_told_with_its_causes_and_its_end(operator, peering, warn
     assert "in the peering 'default' in the namespace 'theirs': tenant (priority 5)" in warning
     told = datetime.datetime.fromisoformat(warning.partition('until ')[2].partition(',')[0])
     expected = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=300)
-    assert abs(told - expected) < datetime.timedelta(
-        seconds=120
-    )  # the clock of the operator goes on in virtual time
+    # The clock of the operator goes on in virtual time.
+    assert abs(told - expected) < datetime.timedelta(seconds=120)
 
 
 @pytest.mark.guarantee('FND-054')
@@ -337,7 +343,10 @@ async def test_crowds_of_records_and_long_names_do_not_flood_the_logs(
 
 @pytest.mark.guarantee('FND-054')
 async def test_edits_of_records_do_not_flood_the_logs(operator, peering, caplog, warnings):
-    """Before, there were two lines for each pair of the edits. The last pause is always told of, though later."""
+    """
+    Before, there were two lines for each pair of the edits. The last pause is always told of,
+    though later.
+    """
     for number in range(50):
         await peering({'priority': 5, 'lifetime': 300}, f'tenant{number}')
         await asyncio.sleep(1)

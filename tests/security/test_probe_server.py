@@ -1,5 +1,6 @@
 """
-Silent, slow and greedy clients do not cut the probes of a running operator: Kubernetes would kill it.
+Silent, slow and greedy clients do not cut the probes of a running operator: Kubernetes would kill
+it.
 
 Before, with 1,000 silent connections, none of the probes was answered.
 """
@@ -24,9 +25,8 @@ def check_probes(victim, limit=1.0):
     answers = [victim.probes.ask(PROBE, timeout=10) for _ in range(PROBES)]
 
     assert [answer.status for answer in answers] == [200] * PROBES
-    assert (
-        answers[0].delay < 5.0
-    )  # usually, it is 0.1 to 0.3, but the machine can be busy with other tests
+    # Usually, it is 0.1 to 0.3, but the machine can be busy with other tests.
+    assert answers[0].delay < 5.0
     assert max(answer.delay for answer in answers[1:]) < limit
 
 
@@ -91,7 +91,9 @@ def test_probes_are_answered_while_connections_are_repeated(victim):
 
 @pytest.mark.guarantee('FND-051')
 def test_readers_that_do_not_read_do_not_cut_probes(victim):
-    """The answers are larger than the system keeps for the clients, so the server has to keep them."""
+    """
+    The answers are larger than the system keeps for the clients, so the server has to keep them.
+    """
     with contextlib.ExitStack() as stack:
         for _ in range(CROWD):
             sock = stack.enter_context(socket.socket())

@@ -1,7 +1,9 @@
 """
-Proxies with passwords: operators work through them, and their passwords are in no message, whatever goes wrong.
+Proxies with passwords: operators work through them, and their passwords are in no message, whatever
+goes wrong.
 
-Before, the passwords of proxies without a scheme were shown, and so was what exec plugins print to their stderr.
+Before, the passwords of proxies without a scheme were shown, and so was what exec plugins print to
+their stderr.
 """
 
 import asyncio
@@ -223,9 +225,8 @@ def test_long_texts_are_looked_through_in_reasonable_time(word):
 
     credentials.hide_userinfo(word * 100_000)
 
-    assert (
-        time.perf_counter() - since < 5
-    )  # it was minutes if every character could begin an address
+    # It was minutes if every character could begin an address.
+    assert time.perf_counter() - since < 5
 
 
 def find_leaks(text):

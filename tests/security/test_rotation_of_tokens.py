@@ -1,7 +1,9 @@
 """
-Tokens in files that are replaced under a running operator: it takes the new ones before the old ones are refused.
+Tokens in files that are replaced under a running operator: it takes the new ones before the old
+ones are refused.
 
-Before, the tokens that were found by the client libraries were used until the API server refused them.
+Before, the tokens that were found by the client libraries were used until the API server refused
+them.
 """
 
 import asyncio
@@ -94,7 +96,10 @@ def enter_home(place):
 
 @pytest.fixture
 def rotate(sandbox, tmp_path):
-    """Put a new token into the file: ``await rotate('name')``; it is valid until the secret of this name is deleted."""
+    """
+    Put a new token into the file: ``await rotate('name')``; it is valid until the secret of this
+    name is deleted.
+    """
 
     async def rotate(name):
         secret = await sandbox.create(

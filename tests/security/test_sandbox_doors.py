@@ -1,7 +1,9 @@
 """
-Who gets into the sandbox: only those with a token, only by its own names, and never a page in a browser.
+Who gets into the sandbox: only those with a token, only by its own names, and never a page in a
+browser.
 
-Before, everyone was an administrator without TLS, including any page in a browser, by means of a DNS name of its own.
+Before, everyone was an administrator without TLS, including any page in a browser, by means of a
+DNS name of its own.
 """
 
 import http.client
@@ -246,9 +248,8 @@ def test_tokens_of_addresses_are_neither_recorded_nor_shown(plain_sandbox, caplo
 @pytest.mark.guarantee('FND-063')
 def test_tokens_of_addresses_mean_nothing_with_tls():
     with kopf.testing.Sandbox() as sandbox, pytest.raises(json.JSONDecodeError):
-        ask(
-            sandbox, path=f'/token/{sandbox.token}{CONFIGMAPS}', **authorize(sandbox)
-        )  # it is "404 page not found"
+        # It is "404 page not found".
+        ask(sandbox, path=f'/token/{sandbox.token}{CONFIGMAPS}', **authorize(sandbox))
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """
 What clients send to the sandbox cannot hang it, exhaust its memory, or end its process.
 
-Before, a pattern such as ``^(a+)+$`` held it for hours, a few lines of aliases in YAML took gigabytes, and 100,000
-brackets ended the process.
+Before, a pattern such as ``^(a+)+$`` held it for hours, a few lines of aliases in YAML took
+gigabytes, and 100,000 brackets ended the process.
 """
 
 import json

@@ -1,7 +1,9 @@
 """
-Values of Secrets are for use, and not for show: neither in what handlers print, nor, if asked, in the annotations.
+Values of Secrets are for use, and not for show: neither in what handlers print, nor, if asked, in
+the annotations.
 
-Before, only the body and its parts were masked: the values were in the logs with ``old``, ``new``, ``diff``, ``event``.
+Before, only the body and its parts were masked: the values were in the logs with ``old``, ``new``,
+``diff``, ``event``.
 """
 
 import asyncio

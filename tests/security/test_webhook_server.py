@@ -1,8 +1,10 @@
 """
-Silent, slow and greedy clients neither delay the reviews of a running operator, nor take its memory or event loop.
+Silent, slow and greedy clients neither delay the reviews of a running operator, nor take its memory
+or event loop.
 
-Before, with 2,000 connections, a good request took 4.5 seconds or was not accepted at all; unfinished bodies took
-hundreds of megabytes for good; one review held the event loop for up to 2 seconds. `SECURITY.md` has the figures.
+Before, with 2,000 connections, a good request took 4.5 seconds or was not accepted at all;
+unfinished bodies took hundreds of megabytes for good; one review held the event loop for up to 2
+seconds. `SECURITY.md` has the figures.
 """
 
 import concurrent.futures
@@ -26,14 +28,15 @@ MEGABYTE = 1024 * 1024
 
 
 def check_reviews(victim, count=3):
-    """Make good requests: the first one while the crowd is still coming, the others when it is there."""
+    """
+    Make good requests: the first one while the crowd is still coming, the others when it is there.
+    """
     answers = [victim.review() for _ in range(count)]
 
     assert [answer.status for answer in answers] == [200] * count
     assert all(answer.json['response']['allowed'] for answer in answers)
-    assert (
-        answers[0].delay < 5.0
-    )  # usually, it is 0.1 to 0.5, but the machine can be busy with other tests
+    # Usually, it is 0.1 to 0.5, but the machine can be busy with other tests.
+    assert answers[0].delay < 5.0
     assert max(answer.delay for answer in answers[1:]) < 1.0
 
 
@@ -192,7 +195,10 @@ DENSE = [
 @pytest.mark.guarantee('FND-062')
 @pytest.mark.parametrize('unit', DENSE)
 def test_reviews_with_millions_of_values_are_refused(plain_victim, unit):
-    """Before, they were reviewed in 4 to 19 seconds, and the event loop was held for 90 to 860 milliseconds by each."""
+    """
+    Before, they were reviewed in 4 to 19 seconds, and the event loop was held for 90 to 860
+    milliseconds by each.
+    """
     values = b'[' + b','.join([unit] * (6 * MEGABYTE // (len(unit) + 1))) + b']'
     review = build_review({'a': '@'}).replace(b'"@"', values)
 
@@ -236,7 +242,10 @@ def test_those_who_do_not_send_their_requests_are_cut(plain_victim):
 
 
 def read_longest(answer):
-    """Get for how long the event loop was held since the previous report, in seconds, if it is a report."""
+    """
+    Get for how long the event loop was held since the previous report, in seconds, if it is a
+    report.
+    """
     return max(map(float, answer.json['response'].get('warnings', ['0'])))
 
 

@@ -108,11 +108,12 @@ FIELDS: Final = (
 _BY_NAME: Final = {field.name: field for field in FIELDS}
 _LISTED: Final = ('allOf', 'anyOf', 'oneOf')
 _MAPPED: Final = ('properties', 'definitions', 'patternProperties')
+# A schema or another value.
 _SEVERAL: Final = (
     'items',
     'additionalProperties',
     'additionalItems',
-)  # a schema or another value
+)
 
 
 def check_types(raw: Any, path: str) -> None:

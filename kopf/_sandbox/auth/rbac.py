@@ -19,11 +19,12 @@ GROUP = 'rbac.authorization.k8s.io'
 MASTERS = 'system:masters'
 """The group whose members may do everything, regardless of roles."""
 
+# Even if the path does not support the method.
 _MEANINGS = {
     'POST': 'create',
     'PUT': 'update',
     'PATCH': 'patch',
-}  # even if the path does not support the method
+}
 _Body = Mapping[str, Any]
 
 

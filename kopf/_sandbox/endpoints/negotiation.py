@@ -36,9 +36,8 @@ class Form:
     """A form of responses: the media type and, for objects, the shape."""
 
     media_type: str = JSON
-    shape: str = (
-        ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for whole objects
-    )
+    # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for whole objects.
+    shape: str = ''
     group: str = ''
     version: str = ''
 

@@ -35,6 +35,5 @@ class Request:
     dry_run: bool = False
     field_manager: str = ''
     duplicates: tuple[str, ...] = ()  # the repeated fields of the body
-    warnings: list[str] = dataclasses.field(
-        default_factory=list
-    )  # for the Warning headers of the response
+    # For the Warning headers of the response.
+    warnings: list[str] = dataclasses.field(default_factory=list)

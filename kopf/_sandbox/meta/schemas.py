@@ -40,9 +40,8 @@ class Schema:
     list_type: str = 'atomic'  # atomic, set, map
     list_map_keys: tuple[str, ...] = ()
     map_type: str = 'granular'  # granular, atomic
-    patch_strategies: frozenset[str] = (
-        frozenset()
-    )  # merge, replace, retainKeys: only for built-in kinds
+    # Merge, replace, retainKeys: only for built-in kinds.
+    patch_strategies: frozenset[str] = frozenset()
     patch_merge_key: str = ''
 
     @property

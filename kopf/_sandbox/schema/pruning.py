@@ -181,9 +181,8 @@ _NOTHING_KNOWN: Final = schemas.Schema(raw={}, nullable=True)
 class _Plan:
     """The defaults for the values of one node of a schema. Nodes without defaults have no plan."""
 
-    missing: list[tuple[str, Any, bool]] = dataclasses.field(
-        default_factory=list
-    )  # name, default, nullable
+    # Name, default, nullable.
+    missing: list[tuple[str, Any, bool]] = dataclasses.field(default_factory=list)
     fields: dict[str, '_Plan'] = dataclasses.field(default_factory=dict)
     others: schemas.Schema | None = None  # the values of a map
     in_others: '_Plan | None' = None

@@ -1,5 +1,6 @@
 """
-Mergers: the items of several generators come as they come; none is continued until its item is done with.
+Mergers: the items of several generators come as they come; none is continued until its item is done
+with.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-One state that many have a say in: who is told of its changes, who waits for them, who is interrupted by them.
+One state that many have a say in: who is told of its changes, who waits for them, who is
+interrupted by them.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-A sandbox to talk to, servers that spoil what it says or say whatever they are told to, and the context of requests.
+A sandbox to talk to, servers that spoil what it says or say whatever they are told to, and the
+context of requests.
 """
 
 import asyncio
@@ -60,7 +61,10 @@ async def context(sandbox, make_context):
 
 @pytest.fixture
 async def renew(make_context):
-    """Make contexts of requests with a login that always brings new credentials, as tokens are rejected in 401s."""
+    """
+    Make contexts of requests with a login that always brings new credentials, as tokens are
+    rejected in 401s.
+    """
     tasks = []
 
     async def login(vault, server, token):
@@ -110,7 +114,10 @@ class Reading:
 
     @property
     def objects(self):
-        """The objects that exist, if the events are right: ``(uid, version)`` by name. The events must be in order."""
+        """
+        The objects that exist, if the events are right: ``(uid, version)`` by name. The events must
+        be in order.
+        """
         objects = {}
         for event in self.items:
             if event is watching.Marker.LISTED:
@@ -171,7 +178,9 @@ async def read(context):
 
 @pytest.fixture
 async def change_everything(sandbox):
-    """Add, modify, delete, and recreate objects while nobody listens; the fixture itself creates them."""
+    """
+    Add, modify, delete, and recreate objects while nobody listens; the fixture itself creates them.
+    """
     names = ['same', 'modified', 'deleted', 'recreated']
     bodies = {
         name: {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}}

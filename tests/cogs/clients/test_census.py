@@ -1,5 +1,6 @@
 """
-A listing in pages, with the changes that come meanwhile: together they tell of everything, in order, and once.
+A listing in pages, with the changes that come meanwhile: together they tell of everything, in
+order, and once.
 """
 
 import pytest

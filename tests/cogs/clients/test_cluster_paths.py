@@ -1,5 +1,6 @@
 """
-The usual events in the life of a cluster. All that the tests need is a kubeconfig and a way to restart the server.
+The usual events in the life of a cluster. All that the tests need is a kubeconfig and a way to
+restart the server.
 """
 
 import asyncio

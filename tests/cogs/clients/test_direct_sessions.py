@@ -212,9 +212,8 @@ async def test_servers_with_paths_are_asked_by_these_paths(scripted, open_sessio
 
 async def test_names_of_several_addresses_are_tried_all(scripted, open_session):
     async with scripted(OK) as server:
-        session = await open_session(
-            server.url.replace('127.0.0.1', 'localhost')
-        )  # the other address does not listen
+        # The other address does not listen.
+        session = await open_session(server.url.replace('127.0.0.1', 'localhost'))
         answer = await session.fetch(VERSION, NO_LIMITS)
 
     assert answer.code == 200

@@ -1,5 +1,6 @@
 """
-Discovery: which resources are found, whichever way the server tells of them, and whatever goes wrong with some.
+Discovery: which resources are found, whichever way the server tells of them, and whatever goes
+wrong with some.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Echoes: our own changes that come back in the stream are taken as they were answered; all others are read as usual.
+Echoes: our own changes that come back in the stream are taken as they were answered; all others are
+read as usual.
 """
 
 import json

@@ -1,5 +1,6 @@
 """
-The matrix of faults: every operation in every fault. After the fault is over, it goes on, and no change is lost.
+The matrix of faults: every operation in every fault. After the fault is over, it goes on, and no
+change is lost.
 
 What became of each operation, is in the table, and is printed when the tests end. In streams:
 
@@ -9,12 +10,13 @@ What became of each operation, is in the table, and is printed when the tests en
   were accepted, but nothing came in them for minutes;
 * ``logged in``: new credentials were brought, and the same was asked for with them.
 
-Other requests can be also ``answered``, when the refusal is a result that the callers expect, and ``raised``, when
-it is not for the request to repeat: it is the callers who will come again.
+Other requests can be also ``answered``, when the refusal is a result that the callers expect, and
+``raised``, when it is not for the request to repeat: it is the callers who will come again.
 
-The columns of namespaces and of resources in the printed table are of the tests of their observation: all that became
-of them in several tests. There, what is forbidden from the beginning is ``refused``: the operator does without it, and
-asks again later. The scans of the cluster are ``rescanned`` if it is not one request that is repeated.
+The columns of namespaces and of resources in the printed table are of the tests of their
+observation: all that became of them in several tests. There, what is forbidden from the beginning
+is ``refused``: the operator does without it, and asks again later. The scans of the cluster are
+``rescanned`` if it is not one request that is repeated.
 """
 
 import asyncio
@@ -77,7 +79,9 @@ class Bench:
     caplog: pytest.LogCaptureFixture
 
     def troubled(self, **where):
-        """Keep the fault for the block, and until the requests in question have met it at least once."""
+        """
+        Keep the fault for the block, and until the requests in question have met it at least once.
+        """
         return meddling.keep_fault(
             self.fault,
             self.sandbox,
@@ -95,7 +99,10 @@ class Bench:
 
 
 def is_meant(http, verb='', path=''):
-    """Tell if the meddler's request is of this verb (watching and listing differ only in the query), or so."""
+    """
+    Tell if the meddler's request is of this verb (watching and listing differ only in the query),
+    or so.
+    """
     verbs = {'PATCH': 'patch', 'GET': 'watch' if 'watch' in http.query else 'list'}
     return http.path in ('/api', '/apis') if path else verbs[http.method] == verb
 
@@ -171,7 +178,10 @@ async def try_discovery(bench):
 
 
 async def try_call(bench, call, **where):
-    """Make a call in trouble, and once more if it raises when the trouble is over; return also what it returns."""
+    """
+    Make a call in trouble, and once more if it raises when the trouble is over; return also what it
+    returns.
+    """
     async with bench.troubled(**where):
         calling = asyncio.create_task(call(), name='calling')
         await asyncio.wait([calling], timeout=400 if bench.fault == 'black hole' else 20)
@@ -196,7 +206,10 @@ TRIES = {
 
 @pytest.fixture
 async def make_bench(request, sandbox, meddler, renew):
-    """Prepare the cell of this fault; the requests go through the meddler only if it is the one who does harm."""
+    """
+    Prepare the cell of this fault; the requests go through the meddler only if it is the one who
+    does harm.
+    """
 
     async def make_bench(fault):
         server = meddler if meddling.is_meddled(fault) else sandbox
@@ -205,9 +218,8 @@ async def make_bench(request, sandbox, meddler, renew):
             name: request.getfixturevalue(name)
             for name in ('read', 'check', 'change_everything', 'caplog')
         }
-        tools['caplog'].set_level(
-            logging.DEBUG, context.logger.name
-        )  # retries in outages are there
+        # Retries in outages are there.
+        tools['caplog'].set_level(logging.DEBUG, context.logger.name)
         return Bench(fault, sandbox, meddler, context, **tools)
 
     return make_bench

@@ -1,5 +1,6 @@
 """
-Overloaded servers: everyone in the process comes back no sooner and no more often than the server permits.
+Overloaded servers: everyone in the process comes back no sooner and no more often than the server
+permits.
 """
 
 import asyncio
@@ -94,9 +95,8 @@ async def test_no_more_requests_are_made_than_the_server_permits_in_10_minutes(
     await asyncio.sleep(600)
 
     moments = [round(asked.time - sandbox.requests[0].time, 6) for asked in sandbox.requests]
-    later = [
-        moment for moment in moments if moment > 1
-    ]  # the others were sent before the first refusal has come
+    # The others were sent before the first refusal has come.
+    later = [moment for moment in moments if moment > 1]
     assert len(moments) - len(later) <= len(tasks)
     assert 600 / (delay * 1.1) - 2 <= len(later) <= 600 / delay  # neither more, nor much less
     assert all(round(two - one, 6) >= delay for one, two in itertools.pairwise(later))
@@ -130,9 +130,8 @@ async def test_one_request_per_30_seconds_is_made_if_the_server_asks_for_longer(
     await asyncio.sleep(600)
 
     moments = [round(asked.time - sandbox.requests[0].time, 6) for asked in sandbox.requests]
-    later = [
-        moment for moment in moments if moment > 1
-    ]  # the others were sent before the first refusal has come
+    # The others were sent before the first refusal has come.
+    later = [moment for moment in moments if moment > 1]
     assert len(moments) - len(later) <= len(tasks)
     assert 600 / (60 * 1.1) - 2 <= len(later) <= 600 / 30
     assert all(round(two - one, 6) >= limits.HOLD for one, two in itertools.pairwise(later))

@@ -312,9 +312,8 @@ async def test_overloaded_server_gets_no_more_requests_than_it_permits(
     await asyncio.wait(tasks)
 
     moments = [asked.time - sandbox.requests[0].time for asked in sandbox.requests]
-    later = [
-        moment for moment in moments if moment >= 5
-    ]  # all those before have come before the first refusal
+    # All those before have come before the first refusal.
+    later = [moment for moment in moments if moment >= 5]
     assert len(moments) - len(later) <= 50
     assert 50 <= len(later) <= 60
     assert all(two - one >= 10 for one, two in itertools.pairwise(later))

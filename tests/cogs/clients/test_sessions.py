@@ -265,9 +265,8 @@ async def test_environment_is_trusted_only_on_demand(
 async def test_failures_of_the_network_are_told_apart(scripted, open_session, answer, cls):
     async with scripted(answer) as server:
         session = await open_session(server=server.url)
-        call = calls.Call(
-            'PATCH', '/', {'Connection': 'close'}
-        )  # the rest is not repeated by the HTTP library
+        # The rest is not repeated by the HTTP library.
+        call = calls.Call('PATCH', '/', {'Connection': 'close'})
 
         with pytest.raises(cls) as caught:
             await session.fetch(call, NO_LIMITS)

@@ -1,5 +1,6 @@
 """
-Cancellation at every await: whatever is done at the moment, nothing is left open, taken, or running.
+Cancellation at every await: whatever is done at the moment, nothing is left open, taken, or
+running.
 """
 
 import asyncio
@@ -108,7 +109,9 @@ async def wait_until(condition):
 
 
 async def is_interrupted(scenario, at, *, context, sandbox, server):
-    """Make a try with the cancellation; check that it leaves nothing. Tell if it came that far at all."""
+    """
+    Make a try with the cancellation; check that it leaves nothing. Tell if it came that far at all.
+    """
     before = asyncio.all_tasks()
     interrupted = Interrupted(scenario(context, sandbox), at)
 

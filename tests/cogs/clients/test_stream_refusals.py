@@ -1,5 +1,6 @@
 """
-Streams that are refused from the beginning: those who can do without them are told of it, if they want.
+Streams that are refused from the beginning: those who can do without them are told of it, if they
+want.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Streams in unusual circumstances: huge and torn lines, closed sessions, unknown names, absent files, old servers.
+Streams in unusual circumstances: huge and torn lines, closed sessions, unknown names, absent files,
+old servers.
 """
 
 import asyncio
@@ -328,7 +329,9 @@ async def test_streams_that_only_end_are_not_believed_to_have_nothing(
 async def test_streams_with_nothing_at_all_are_compared_with_listings_before_they_are_believed_dead(
     scripted, make_context, read, virtual_time
 ):
-    """There are no bookmarks for some resources; and there are proxies that hold everything back."""
+    """
+    There are no bookmarks for some resources; and there are proxies that hold everything back.
+    """
     silences = [NOTHING_LISTED, CHUNKED] * 5
     async with scripted(*silences, MISSED, CHUNKED) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
@@ -343,7 +346,9 @@ async def test_streams_with_nothing_at_all_are_compared_with_listings_before_the
 async def test_versions_of_a_lost_future_are_not_watched(
     scripted, make_context, read, virtual_time
 ):
-    """Servers accept these, as after a restore from a backup, and silently skip everything until then."""
+    """
+    Servers accept these, as after a restore from a backup, and silently skip everything until then.
+    """
     status = {
         'kind': 'Status',
         'code': 504,

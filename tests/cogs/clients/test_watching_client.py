@@ -1,5 +1,6 @@
 """
-Streams of events: they begin with what exists, go on with what changes, and survive everything with nothing lost.
+Streams of events: they begin with what exists, go on with what changes, and survive everything with
+nothing lost.
 """
 
 import asyncio

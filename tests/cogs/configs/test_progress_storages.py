@@ -1,5 +1,6 @@
 """
-Storages of progress: what they put into patches, what they read from bodies, what they hide from essences.
+Storages of progress: what they put into patches, what they read from bodies, what they hide from
+essences.
 """
 
 import copy

@@ -19,7 +19,10 @@ def write(path: pathlib.Path, **content: object) -> pathlib.Path:
 
 
 def describe(cluster=None, user=None, context=None):
-    """Build the content of a kubeconfig with one cluster, one user and one context, all with the same name."""
+    """
+    Build the content of a kubeconfig with one cluster, one user and one context, all with the same
+    name.
+    """
     return {
         'clusters': [{'name': 'x', 'cluster': {'server': 'https://x', **(cluster or {})}}],
         'users': [{'name': 'x', 'user': user or {}}],

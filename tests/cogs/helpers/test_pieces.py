@@ -165,7 +165,10 @@ def test_containers_are_limited_in_number_unless_in_strings(monkeypatch, raw):
     ],
 )
 def test_library_gets_no_large_pieces(monkeypatch, raw):
-    """Whatever is read by the library at once holds the interpreter: 7 MB of these did it for up to 1.1 seconds."""
+    """
+    Whatever is read by the library at once holds the interpreter: 7 MB of these did it for up to
+    1.1 seconds.
+    """
     sizes, loads = [], jsons.loads
     monkeypatch.setattr(jsons, 'loads', lambda raw: sizes.append(len(raw)) or loads(raw))
 
@@ -225,7 +228,10 @@ def test_depth_is_limited_in_total(monkeypatch):
 
 @pytest.fixture
 def frozen_garbage():
-    """Do not let the garbage collector look at all objects of other tests, of which there are millions."""
+    """
+    Do not let the garbage collector look at all objects of other tests, of which there are
+    millions.
+    """
     gc.collect()
     gc.freeze()
     yield

@@ -44,7 +44,9 @@ def apply(value, diff):
 
 
 def get_place(item):
-    """Find the place of the item in a diff: in each mapping, what is inside of its keys goes last."""
+    """
+    Find the place of the item in a diff: in each mapping, what is inside of its keys goes last.
+    """
     *parents, last = item.field or ('',)
     return [*((2, key) for key in parents), (['add', 'remove', 'change'].index(item.op), last)]
 
@@ -252,7 +254,10 @@ def test_reduced_diff_is_the_diff_of_the_field(old, new, path):
 
 @pytest.mark.guarantee('FND-062')
 def test_many_changes_are_sorted_by_parts_into_the_same_order(monkeypatch):
-    """A sorting of 229,000 keys in one call held the event loop for 110 milliseconds, also when done in a thread."""
+    """
+    A sorting of 229,000 keys in one call held the event loop for 110 milliseconds, also when done
+    in a thread.
+    """
     old = {f'{number * 7919 % 1000:03}': number % 3 or None for number in range(1000)}
     new = {key: None if value == 1 else 5 for key, value in old.items()}
     expected = diffs.diff(old, new)

@@ -36,7 +36,9 @@ MERGES = strategies.dictionaries(
 
 
 def without_empty(value):
-    """Remove empty mappings: where nothing is to be deleted, the API creates them, and we do not."""
+    """
+    Remove empty mappings: where nothing is to be deleted, the API creates them, and we do not.
+    """
     if isinstance(value, dict):
         cleaned = {key: without_empty(item) for key, item in value.items()}
         return {key: item for key, item in cleaned.items() if item != {}}

@@ -38,7 +38,9 @@ class Item:
 
 
 class Workshop:
-    """Makes the objects, and remembers them. With ``gate`` cleared, the making takes until it is set."""
+    """
+    Makes the objects, and remembers them. With ``gate`` cleared, the making takes until it is set.
+    """
 
     def __init__(self):
         self.items, self.attempts, self.broken = [], 0, set()

@@ -1,5 +1,6 @@
 """
-Credentials with files: certificates are rotated at the same paths, and can be absent for a moment meanwhile.
+Credentials with files: certificates are rotated at the same paths, and can be absent for a moment
+meanwhile.
 """
 
 import asyncio

@@ -187,11 +187,12 @@ async def test_finalizer_is_added_and_removed_by_a_guarded_patch(thing, before, 
 @pytest.mark.guarantee('NEW-085')
 async def test_all_occurrences_of_the_finalizer_are_removed(thing):
     await thing.create(finalizers=[FINALIZER, 'a/b'])
+    # The cluster itself would not keep them.
     thing.body['metadata']['finalizers'] = [
         FINALIZER,
         'a/b',
         FINALIZER,
-    ]  # the cluster itself would not keep them
+    ]
 
     await thing.apply(holding=ALLOW)
 
@@ -264,9 +265,8 @@ async def test_application_can_be_cancelled_at_any_request_and_repeated(stateful
 
     stalls[0].lift()
     applied = None
-    while (
-        applied is None or applied.is_held
-    ):  # the interrupted request is possibly executed meanwhile
+    # The interrupted request is possibly executed meanwhile.
+    while applied is None or applied.is_held:
         stateful.body = await stateful.get()
         applied = await stateful.apply(**changes)
     body = await stateful.get()

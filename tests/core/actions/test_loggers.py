@@ -532,7 +532,10 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def open_terminal(monkeypatch):
-    """Have a terminal for the standard error stream, and return it: in the test itself, as pytest replaces it too."""
+    """
+    Have a terminal for the standard error stream, and return it: in the test itself, as pytest
+    replaces it too.
+    """
     monkeypatch.setenv('TERM', 'xterm')
     monkeypatch.delenv('NO_COLOR', raising=False)
 

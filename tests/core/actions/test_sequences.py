@@ -67,7 +67,9 @@ def test_records_are_told_from_removals(own, expected):
 
 
 def show(request):
-    """Tell where a request goes, and what it has: changes of users, of functions, and our own records."""
+    """
+    Tell where a request goes, and what it has: changes of users, of functions, and our own records.
+    """
     parts = [('U', request.users), ('F', request.is_amending), ('O', request.own)]
     return f'{request.place.name.lower()} {"".join(letter for letter, part in parts if part)}'
 

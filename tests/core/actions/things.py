@@ -1,5 +1,6 @@
 """
-Objects in the sandbox that are changed as operators change them; with the status as a subresource or without.
+Objects in the sandbox that are changed as operators change them; with the status as a subresource
+or without.
 """
 
 import contextlib

@@ -37,7 +37,9 @@ def build_object(uid=None, **fields):
 
 
 def build_review(new=..., old=None, *, resource=KEX, version='v1', **request):
-    """Build a review: of a creation, if there is no old object; of a deletion, if there is no new one."""
+    """
+    Build a review: of a creation, if there is no old object; of a deletion, if there is no new one.
+    """
     new = build_object() if new is ... else new
     operation = 'CREATE' if old is None else 'DELETE' if new is None else 'UPDATE'
     return {

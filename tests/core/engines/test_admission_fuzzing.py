@@ -1,5 +1,6 @@
 """
-Whatever is sent to the reviewer is answered: either with a response or with a refusal, and is then forgotten.
+Whatever is sent to the reviewer is answered: either with a response or with a refusal, and is then
+forgotten.
 """
 
 import asyncio

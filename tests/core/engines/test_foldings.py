@@ -1,5 +1,6 @@
 """
-K8s-events folded: the same ones are counted, the too frequent ones are limited, and all is limited in size.
+K8s-events folded: the same ones are counted, the too frequent ones are limited, and all is limited
+in size.
 """
 
 import datetime

@@ -182,9 +182,8 @@ async def test_format_is_what_the_client_accepts(sources, accepted, expected, pa
 
 @pytest.mark.guarantee('FND-051')
 async def test_metrics_take_a_limited_share_of_the_time(sources):
-    times = iter(
-        [100.0, 101.0, 101.0, 105.0, 111.0, 112.0, 112.0]
-    )  # it takes a second to collect them
+    # It takes a second to collect them.
+    times = iter([100.0, 101.0, 101.0, 105.0, 111.0, 112.0, 112.0])
     exposition = metrics.Exposition(sources, clock=lambda: next(times))
 
     first, _ = exposition.expose()

@@ -50,7 +50,10 @@ def who_am_i(info: credentials.ConnectionInfo) -> str:
 
 @pytest.fixture(autouse=True)
 def clean_world(tmp_path, monkeypatch):
-    """Neither in a pod, nor with a kubeconfig; the global configurations of the libraries are restored afterwards."""
+    """
+    Neither in a pod, nor with a kubeconfig; the global configurations of the libraries are restored
+    afterwards.
+    """
     monkeypatch.setenv('HOME', str(tmp_path / 'home'))
     for name in (
         'KUBECONFIG',
@@ -102,7 +105,9 @@ def write_kubeconfig(tmp_path, monkeypatch):
 
 @pytest.fixture
 def service_account(sandbox, tmp_path, monkeypatch):
-    """Be in a pod of the sandbox, as far as the libraries can see; the token is of the administrator."""
+    """
+    Be in a pod of the sandbox, as far as the libraries can see; the token is of the administrator.
+    """
     files = {'token': sandbox.token, 'ca.crt': sandbox.ca_data.decode(), 'namespace': 'ns'}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -334,7 +339,9 @@ LIBRARIES = [
 
 @pytest.fixture
 def replace_library(tmp_path, monkeypatch):
-    """Replace an installed library by a package with these files; remember nothing of it afterwards."""
+    """
+    Replace an installed library by a package with these files; remember nothing of it afterwards.
+    """
 
     def replace_library(library, **files):
         for name in [name for name in sys.modules if name.partition('.')[0] == library]:

@@ -26,7 +26,10 @@ def build_functions(count):
 
 @pytest.fixture
 def declare(registry):
-    """Declare handlers for the resource: tuples of the numbers of functions, the kinds, maybe with other ids."""
+    """
+    Declare handlers for the resource: tuples of the numbers of functions, the kinds, maybe with
+    other ids.
+    """
     functions = build_functions(5)
 
     def declare(*declarations, **options):

@@ -98,7 +98,9 @@ def fault(request):
 
 @pytest.fixture
 def troubled(sandbox, meddler, fault):
-    """Keep the fault for the block, and until the requests in question have met it at least once."""
+    """
+    Keep the fault for the block, and until the requests in question have met it at least once.
+    """
 
     def troubled(is_meant, **where):
         return meddling.keep_fault(
@@ -110,7 +112,10 @@ def troubled(sandbox, meddler, fault):
 
 @pytest.fixture
 def record(outcomes, fault, troubled_context):
-    """Record what became of the operation in this fault: the usual, unless nothing has failed or a login has helped."""
+    """
+    Record what became of the operation in this fault: the usual, unless nothing has failed or a
+    login has helped.
+    """
 
     async def record(operation, usual, *, is_failed):
         _, info = await troubled_context.vault.select()
@@ -124,7 +129,10 @@ def record(outcomes, fault, troubled_context):
 
 @pytest.fixture
 def record_stream(record, caplog):
-    """Record what became of the stream, in the words of the matrix of faults; it can be also refused to be opened."""
+    """
+    Record what became of the stream, in the words of the matrix of faults; it can be also refused
+    to be opened.
+    """
 
     async def record_stream(operation, state, *, is_begun):
         if 'as it is not permitted to watch' in caplog.text:

@@ -1,5 +1,6 @@
 """
-Decisions: what is to be done for an object, and what follows from the answers of the server. No I/O is involved.
+Decisions: what is to be done for an object, and what follows from the answers of the server. No I/O
+is involved.
 """
 
 import datetime
@@ -49,7 +50,10 @@ def build_body(x=1, *, handled=None, progress=None, version='1', **metadata):
 
 
 def declare(registry, *names):
-    """Declare handlers by their names, e.g. ``create``, ``update/other``, ``delete``; with the same ids by default."""
+    """
+    Declare handlers by their names, e.g. ``create``, ``update/other``, ``delete``; with the same
+    ids by default.
+    """
     for name in names:
         kind, _, id = name.partition('/')
         decorator = getattr(kopf.on, kind)

@@ -576,7 +576,10 @@ OPERATIONS = {
 
 @pytest.fixture
 def record_observing(record, record_stream, caplog):
-    """Record what became of the definitions' stream or of the scans: one request or the whole scan was repeated."""
+    """
+    Record what became of the definitions' stream or of the scans: one request or the whole scan was
+    repeated.
+    """
 
     async def record_observing(operation, observing, *, is_begun):
         if operation == 'definitions':

@@ -1,5 +1,6 @@
 """
-Queueing: the events of each object are handled in order, by one worker at a time, with nothing lost.
+Queueing: the events of each object are handled in order, by one worker at a time, with nothing
+lost.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Queueing: backlogs of busy objects keep every event only if it is wanted; otherwise, they do not grow.
+Queueing: backlogs of busy objects keep every event only if it is wanted; otherwise, they do not
+grow.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Queueing: the next objects are held back a bit while too many of those before them wait, with their bodies in memory.
+Queueing: the next objects are held back a bit while too many of those before them wait, with their
+bodies in memory.
 """
 
 import asyncio

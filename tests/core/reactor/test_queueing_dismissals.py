@@ -1,5 +1,6 @@
 """
-Queueing: objects with nothing to do are dismissed, with no workers for them; nothing changes for all others.
+Queueing: objects with nothing to do are dismissed, with no workers for them; nothing changes for
+all others.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-The resolution of selectors: which resources of the cluster are served for each of them, and which are not.
+The resolution of selectors: which resources of the cluster are served for each of them, and which
+are not.
 """
 
 import dataclasses

@@ -185,7 +185,10 @@ async def start(options, virtual_time):
 
 @pytest.fixture
 def leftovers(registry, run_task):
-    """Tasks that the operator leaves after itself: some end by themselves in time, others do not, or not at once."""
+    """
+    Tasks that the operator leaves after itself: some end by themselves in time, others do not, or
+    not at once.
+    """
     leftovers, ended = [], []
 
     @kopf.on.startup(registry=registry)

@@ -37,7 +37,10 @@ def storage():
 
 
 class Driver:
-    """Runs one handler as an operator does: in cycles, with its progress kept in the annotations of an object."""
+    """
+    Runs one handler as an operator does: in cycles, with its progress kept in the annotations of an
+    object.
+    """
 
     def __init__(self, fn, env, storage, **options):
         self.handler = handlers.ChangingHandler(

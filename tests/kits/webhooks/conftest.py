@@ -143,7 +143,10 @@ def make_ca():
 
 @pytest.fixture
 def make_certificate():
-    """Make certificates for servers at localhost: signed by the authority or, if there is none, by themselves."""
+    """
+    Make certificates for servers at localhost: signed by the authority or, if there is none, by
+    themselves.
+    """
 
     def make(ca=None, *, name='localhost', purpose=certificates.Purpose.SERVER):
         profile = certificates.Profile(

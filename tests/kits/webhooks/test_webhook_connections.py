@@ -1,4 +1,6 @@
-"""Clients are not trusted: they are limited in number and in time, and nobody else suffers of them."""
+"""
+Clients are not trusted: they are limited in number and in time, and nobody else suffers of them.
+"""
 
 import asyncio
 import contextlib
@@ -150,7 +152,10 @@ async def test_garbage_is_answered_and_not_logged_much(serve, caplog):
 
 @pytest.mark.guarantee('FND-062')
 async def test_millions_of_chunks_are_parsed_a_few_at_a_time(serve, monkeypatch):
-    """Before, it was up to 256 kB in one turn of the event loop: 60 milliseconds, with one byte in each chunk."""
+    """
+    Before, it was up to 256 kB in one turn of the event loop: 60 milliseconds, with one byte in
+    each chunk.
+    """
     sizes, receive = [], web.RequestHandler.data_received
     monkeypatch.setattr(
         web.RequestHandler,

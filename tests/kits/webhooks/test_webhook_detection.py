@@ -52,7 +52,10 @@ async def test_nothing_is_detected_without_an_operator():
 
 @pytest.fixture
 async def serve_api():
-    """Serve nothing, but with certificates for these names, as API servers have them; return the credentials."""
+    """
+    Serve nothing, but with certificates for these names, as API servers have them; return the
+    credentials.
+    """
     async with contextlib.AsyncExitStack() as stack:
 
         async def serve(*names, ca_name='kubernetes', **info):

@@ -1,4 +1,6 @@
-"""What is wrong with the options of servers is told when they start, all at once, with what to do."""
+"""
+What is wrong with the options of servers is told when they start, all at once, with what to do.
+"""
 
 import inspect
 import math

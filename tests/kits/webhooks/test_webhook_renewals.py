@@ -316,9 +316,8 @@ async def test_no_request_fails_while_files_are_replaced(traffic, files, make_ca
 
 
 async def test_no_request_fails_while_own_certificates_are_replaced(traffic, monkeypatch):
-    monkeypatch.setattr(
-        shared, 'LIFETIME', datetime.timedelta(minutes=20)
-    )  # of which it is fresh for no time at all
+    # Of which it is fresh for no time at all.
+    monkeypatch.setattr(shared, 'LIFETIME', datetime.timedelta(minutes=20))
     monkeypatch.setattr(servers, 'OVERLAP', 0.5)
 
     async with traffic(servers.WebhookServer()) as wait_for:

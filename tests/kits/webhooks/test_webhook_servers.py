@@ -31,9 +31,8 @@ async def test_server_is_secure_and_at_a_random_port_of_all_interfaces_by_defaul
     assert [call['request'] for call in reviewer.calls] == [{'uid': '123'}]
     for family in (socket.AF_INET, socket.AF_INET6) if socket.has_ipv6 else (socket.AF_INET,):
         with socket.socket(family) as sock:
-            sock.bind(
-                ('::' if family == socket.AF_INET6 else '0.0.0.0', 0)
-            )  # is there the protocol at all?
+            # Is there the protocol at all?
+            sock.bind(('::' if family == socket.AF_INET6 else '0.0.0.0', 0))
             with pytest.raises(OSError, match='in use'):
                 socket.create_server(
                     ('::' if family == socket.AF_INET6 else '', served.port), family=family

@@ -25,9 +25,8 @@ FULLY_SHOWN = ('both', 'pair')
 class Expectation:
     """What a cell must come to."""
 
-    calls: Mapping[
-        str, Collection[int]
-    ]  # the right numbers by the names of handlers, in the whole life
+    # The right numbers by the names of handlers, in the whole life.
+    calls: Mapping[str, Collection[int]]
     main_writes: int  # the most of them
     status_writes: int
     errors: int  # exactly
@@ -115,9 +114,8 @@ def count_main_writes(cell: Cell, turns: int, watched: int) -> int:
     """
     finalizers = 2 * turns if cell.handling.has_finalizer else 0
     guards = count_guarded(cell)
-    records = int(
-        cell.server.meddling in (Meddling.EDIT, Meddling.RECREATE)
-    )  # of what is of no interest to anybody
+    # Of what is of no interest to anybody.
+    records = int(cell.server.meddling in (Meddling.EDIT, Meddling.RECREATE))
     return 2 * turns + finalizers + watched + guards + records + cell.server.conflicts
 
 
@@ -155,6 +153,5 @@ def count_guarded(cell: Cell) -> int:
     """Count the requests that are refused since the object has changed after it was seen."""
     if cell.server.meddling in (Meddling.TOUCH, Meddling.EDIT):
         return 1
-    return int(
-        cell.patch.is_function and cell.handling.has_finalizer
-    )  # our own record is such a change
+    # Our own record is such a change.
+    return int(cell.patch.is_function and cell.handling.has_finalizer)

@@ -20,9 +20,8 @@ class Patch:
     write: Write  # puts the values into `patch`, and returns the result of the handler
     is_essential: bool = False  # does it change the essence of the object, if anything?
     is_schematic: bool = False  # does the schema of the resource apply to the values?
-    is_function: bool = (
-        False  # is it made by functions, i.e. by a JSON patch with a guard of the version?
-    )
+    # Is it made by functions, i.e. by a JSON patch with a guard of the version?
+    is_function: bool = False
 
     @property
     def is_status(self) -> bool:

@@ -56,9 +56,8 @@ class Server:
     build_stored: Callable[[str], Mapping[str, Any]]
     labels: Mapping[str, Any] | None = None  # the values for labels, if they must be others
     annotations: Mapping[str, Any] | None = None
-    replacements: Mapping[str, str] | None = (
-        None  # made by the webhook in all fields of these names
-    )
+    # Made by the webhook in all fields of these names.
+    replacements: Mapping[str, str] | None = None
     meddling: Meddling = Meddling.NOTHING
     conflicts: int = 0  # how many requests are refused with 409 before the first one is accepted
     is_refused: bool = False  # with 422

@@ -49,7 +49,9 @@ SERVICE = {'namespace': 'ns', 'name': 'hook', 'path': '/v'}
 
 
 class Server:
-    """A webhook server on a loopback port: each path answers as it is told, and remembers the reviews."""
+    """
+    A webhook server on a loopback port: each path answers as it is told, and remembers the reviews.
+    """
 
     def __init__(self):
         self.port = 0

@@ -1,4 +1,7 @@
-"""The calls to webhooks trust only whom they are told to, end in time, and explain their failures as the API does."""
+"""
+The calls to webhooks trust only whom they are told to, end in time, and explain their failures as
+the API does.
+"""
 
 import asyncio
 import base64

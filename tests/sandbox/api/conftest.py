@@ -15,7 +15,9 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope='module')
 def sandbox() -> Iterator[kopf.testing.Sandbox]:
-    """One sandbox for all tests of a module, each of which keeps to its own namespace and definitions."""
+    """
+    One sandbox for all tests of a module, each of which keeps to its own namespace and definitions.
+    """
     with kopf.testing.Sandbox(apply=[sandbox_http.THINGS, sandbox_http.PLAINS]) as sandbox:
         yield sandbox
 

@@ -1,5 +1,6 @@
 """
-The life of custom resources: served at once, changed with their schemas, in versions, gone with their definitions.
+The life of custom resources: served at once, changed with their schemas, in versions, gone with
+their definitions.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """
-Small things that were found by the comparison with a real API server, each of which some client can depend on.
+Small things that were found by the comparison with a real API server, each of which some client can
+depend on.
 """
 
 import base64

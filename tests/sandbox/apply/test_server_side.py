@@ -1,5 +1,6 @@
 """
-Applying: the managed fields after creations, updates and applications; conflicts; what is removed and what stays.
+Applying: the managed fields after creations, updates and applications; conflicts; what is removed
+and what stays.
 """
 
 import copy

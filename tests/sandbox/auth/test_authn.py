@@ -232,9 +232,8 @@ def test_tampered_token_is_refused(position, letter):
 
     claims = SIGNER.verify(tampered)
 
-    assert claims is None or claims == SIGNER.verify(
-        token
-    )  # the last letter of base64 has unused bits
+    # The last letter of base64 has unused bits.
+    assert claims is None or claims == SIGNER.verify(token)
 
 
 def test_authenticator_does_not_keep_tokens():

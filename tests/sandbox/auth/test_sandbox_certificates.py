@@ -1,4 +1,6 @@
-"""The certificates of the sandbox are accepted by strict verifiers, and tell who the clients are."""
+"""
+The certificates of the sandbox are accepted by strict verifiers, and tell who the clients are.
+"""
 
 import asyncio
 import datetime

@@ -29,13 +29,15 @@ async def api(sandbox):
     yield api
     await settle()
     if api._session is not None:
-        await (
-            api._session.aclose()
-        )  # it does not close its connections by itself, and has no means for that
+        # It does not close its connections by itself, and has no means for that.
+        await api._session.aclose()
 
 
 async def settle():
-    """Wait for the generators that the client leaves half-way, which are closed in the background, one by one."""
+    """
+    Wait for the generators that the client leaves half-way, which are closed in the background, one
+    by one.
+    """
     async with asyncio.timeout(5):
         await asyncio.sleep(0)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:

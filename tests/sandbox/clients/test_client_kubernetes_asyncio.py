@@ -333,6 +333,5 @@ async def test_dynamic_client_handles_all_resources(client, tmp_path):
 
     assert (made.spec.size, patched.spec.size, applied.spec.size) == (1, 2, 3)
     assert [item.metadata.name for item in listed.items] == ['v', 'w']
-    assert (await widgets.get(name='w', namespace='default')).to_dict()[
-        'reason'
-    ] == 'NotFound'  # it does not raise
+    # It does not raise.
+    assert (await widgets.get(name='w', namespace='default')).to_dict()['reason'] == 'NotFound'

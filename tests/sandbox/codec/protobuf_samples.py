@@ -1,5 +1,6 @@
 """
-Bodies in protobuf: a small encoder, and what was captured of kubectl and of a real API, with what it means in JSON.
+Bodies in protobuf: a small encoder, and what was captured of kubectl and of a real API, with what
+it means in JSON.
 """
 
 from typing import Any

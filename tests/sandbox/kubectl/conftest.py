@@ -32,7 +32,9 @@ def namespace(sandbox) -> str:
 
 @pytest.fixture(scope='session')
 def environment(tmp_path_factory):
-    """The environment of kubectl: it neither sees nor leaves anything of its own on this machine."""
+    """
+    The environment of kubectl: it neither sees nor leaves anything of its own on this machine.
+    """
     home = tmp_path_factory.mktemp('home')
     return {'PATH': os.environ['PATH'], 'HOME': str(home), 'TMPDIR': str(home), 'TZ': 'UTC'}
 

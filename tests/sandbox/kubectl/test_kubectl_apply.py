@@ -187,10 +187,11 @@ def test_server_keeps_the_fields_of_other_managers(kubectl, read):
     managed = {
         (entry['manager'], entry['operation']) for entry in body['metadata']['managedFields']
     }
+    # Their order depends on the seconds.
     assert managed == {
         ('kubectl', 'Apply'),
         ('other', 'Apply'),
-    }  # their order depends on the seconds
+    }
 
 
 @pytest.mark.parametrize('options', ['', '--dry-run=server'])

@@ -24,7 +24,10 @@ def sandbox():
 
 @pytest.fixture
 def roles(make, namespace):
-    """Bob may read config maps and paint one widget, the robot may view the rest, the developers may edit it: here."""
+    """
+    Bob may read config maps and paint one widget, the robot may view the rest, the developers may
+    edit it: here.
+    """
     make(
         kubectls.build(
             'Role',

@@ -33,7 +33,9 @@ def remove(sandbox, namespace):
 
 @pytest.fixture
 def start_waiting(kubectl, sandbox):
-    """Starts a command, and returns it when its first request of this kind is known to be served."""
+    """
+    Starts a command, and returns it when its first request of this kind is known to be served.
+    """
     with contextlib.ExitStack() as stack:
 
         def start_waiting(command, verb):
@@ -245,6 +247,5 @@ def test_waiting_has_limits(kubectl, make, command, problem):
     run = kubectl(command)
 
     assert (run.code, run.out) == (1, '')
-    assert run.err.endswith(
-        f'{problem}\n'
-    )  # after the complaints about too short a watch, if it was slow
+    # After the complaints about too short a watch, if it was slow.
+    assert run.err.endswith(f'{problem}\n')

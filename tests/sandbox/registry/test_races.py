@@ -1,5 +1,6 @@
 """
-While a webhook thinks of one request, the world goes on; what is stored in the end is never based on what is gone.
+While a webhook thinks of one request, the world goes on; what is stored in the end is never based
+on what is gone.
 """
 
 import asyncio

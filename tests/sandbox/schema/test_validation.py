@@ -1,4 +1,6 @@
-"""Custom objects are validated by their schemas, and the answers are those of the API to the letter."""
+"""
+Custom objects are validated by their schemas, and the answers are those of the API to the letter.
+"""
 
 import pytest
 from hypothesis import given

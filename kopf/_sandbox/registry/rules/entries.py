@@ -82,9 +82,8 @@ class Rules:
     prepare_update: Callable[[dict[str, Any], Object, Site], None] = _keep_updated
     validate: Callable[[Object], Problems] = _accept
     validate_new: Callable[[Object], Problems] = _accept  # only checked on creation
-    validate_update: Callable[[Object, Object], Problems] = (
-        _accept_update  # only the checks that depend on the old object
-    )
+    # Only the checks that depend on the old object.
+    validate_update: Callable[[Object, Object], Problems] = _accept_update
     changes_first: bool = False  # forbidden changes are reported before wrong values
     repeats_update: bool = True  # the kind's own rules check the changes of the metadata again
     repeats_metadata: bool = True  # … and the new metadata too
