@@ -44,8 +44,7 @@ SANDBOX = [
 CLIENT_LIBRARY = 'kopf._cogs.clients'
 SERVERS = (
     'kopf._cogs.aiokits.listeners',
-    'kopf._core.engines.probing',
-    'kopf._core.engines.metrics',
+    'kopf._core.engines.probing.server',
     'kopf._kits.webhooks',
     'kopf._sandbox.http.server',
     'kopf._sandbox.admission.webhook_client',
@@ -250,7 +249,7 @@ def test_there_are_no_public_functions_for_arbitrary_requests():
         ),
         pytest.param(
             'kopf/_core/actions/outcomes.py',
-            'from kopf._core.engines import peers',
+            'from kopf._core.engines.peering import ranking',
             1,
             id='actions-to-engines',
         ),

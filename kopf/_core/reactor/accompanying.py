@@ -17,7 +17,7 @@ from kopf._cogs.structs import (
     selectors,
 )
 from kopf._core.actions import loggers
-from kopf._core.engines import lives
+from kopf._core.engines.daemons import tasks
 from kopf._core.intents import causes, handlers, stoppers
 from kopf._core.reactor import cycles, inventory, queueing, sites, views
 
@@ -48,12 +48,12 @@ def accompany(
     if living.matching is None:
         living.matching = _choose_matching(served, living)
     _adjust(served, living, living.matching)
-    expected = map(lives.identify, living.matching)
+    expected = map(tasks.identify, living.matching)
     return living.is_alive or any(key not in living.finished for key in expected)
 
 
 def _choose_matching(
-    served: sites.Served, living: lives.Lives
+    served: sites.Served, living: tasks.Lives
 ) -> tuple[handlers.SpawningHandler, ...]:
     """Choose the daemons and timers that should run for the object as it is now."""
     if finalizers.is_deletion_ongoing(living.body):
@@ -63,7 +63,7 @@ def _choose_matching(
 
 
 def _adjust(
-    served: sites.Served, living: lives.Lives, matching: Collection[handlers.SpawningHandler]
+    served: sites.Served, living: tasks.Lives, matching: Collection[handlers.SpawningHandler]
 ) -> None:
     finalizer = served.site.settings.persistence.finalizer
     may_start = living.is_due and finalizers.is_blocked(living.body, finalizer)
@@ -83,19 +83,19 @@ def forget(site: sites.Site, memory: inventory.Memory) -> None:
         memory.lives = None
 
 
-def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
+def _begin(place: '_Place', batch: queueing.Batch) -> tasks.Lives:
     """Start with no daemons, or with the daemons still stopping since the object was last known."""
     key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
     living = place.served.site.spawner.recall(key)
     if living is None:
-        return lives.Lives(
+        return tasks.Lives(
             key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock()
         )
     living.memo, living.place, living.is_forgotten = memo, place, False
     return living
 
 
-def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCause:
+def _build_cause(served: sites.Served, living: tasks.Lives) -> causes.SpawningCause:
     site = served.site
     return causes.SpawningCause(
         logger=loggers.ObjectLogger(body=living.body, settings=site.settings),
@@ -108,7 +108,7 @@ def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCa
     )
 
 
-def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Memory) -> bool:
+def _is_changed(served: sites.Served, living: tasks.Lives, memory: inventory.Memory) -> bool:
     """Return whether the object differs from its last handled state, or has no such state."""
     idle = [
         handler
