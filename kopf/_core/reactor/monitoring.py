@@ -56,7 +56,7 @@ class Monitor:
                 pulse=self._pulse,
                 indices=self._site.indexers.indices,
                 get_streams=self._iter_streams,
-                get_lives=lambda: self._site.spawner,
+                get_daemons=lambda: self._site.spawner,
                 get_pauses=self._iter_scopes_of_pauses,
                 clock=_read_clock,
             )

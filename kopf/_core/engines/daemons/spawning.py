@@ -44,9 +44,9 @@ class Spawner(tasks.Crew):
     ) -> None:
         self.settings: settings_.OperatorSettings = context.settings
         self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
-        self._all: set[tasks.Life[Any]] = set()
+        self._all: set[tasks.SpawnedTask[Any]] = set()
         # Of forgotten objects, while any of their daemons still run.
-        self._orphans: dict[Hashable, tasks.Lives] = {}
+        self._orphans: dict[Hashable, tasks.ObjectDaemons] = {}
         self._bell = bells.Bell()
         self._is_exiting = False
 
@@ -54,7 +54,7 @@ class Spawner(tasks.Crew):
         """Return the number of daemons and timers, including those stopping or abandoned."""
         return len(self._all)
 
-    def __iter__(self) -> Iterator[tasks.Life[Any]]:
+    def __iter__(self) -> Iterator[tasks.SpawnedTask[Any]]:
         return iter(self._all)
 
     @property
@@ -64,7 +64,7 @@ class Spawner(tasks.Crew):
 
     def adjust(
         self,
-        living: tasks.Lives,
+        daemons: tasks.ObjectDaemons,
         matching: Iterable[handlers.SpawningHandler],
         *,
         reason: stoppers.DaemonStoppingReason,
@@ -76,28 +76,28 @@ class Spawner(tasks.Crew):
         Daemons being stopped count as running: they will be started again by a later event.
         """
         wanted = {tasks.identify(handler): handler for handler in matching}
-        for key, life in list(living.running.items()):
+        for key, task in list(daemons.running.items()):
             if key not in wanted:
-                life.stop(reason)
-        if may_start and not self._is_exiting and not self._is_paused(living):
+                task.stop(reason)
+        if may_start and not self._is_exiting and not self._is_paused(daemons):
             for key, handler in wanted.items():
-                if key not in living.running and key not in living.finished:
-                    self._start(handler, living)
+                if key not in daemons.running and key not in daemons.finished:
+                    self._start(handler, daemons)
 
-    def forget(self, living: tasks.Lives, reason: stoppers.DaemonStoppingReason) -> None:
+    def forget(self, daemons: tasks.ObjectDaemons, reason: stoppers.DaemonStoppingReason) -> None:
         """
         Stop all daemons of an object that is deleted or no longer served.
 
         If the operator is exiting, they are stopped later, together with those of all objects.
         """
-        living.is_forgotten = True
-        if living.running:
-            self._orphans[living.key] = living
+        daemons.is_forgotten = True
+        if daemons.running:
+            self._orphans[daemons.key] = daemons
         if not self._is_exiting:
-            for life in list(living.running.values()):
-                life.stop(reason)
+            for task in list(daemons.running.values()):
+                task.stop(reason)
 
-    def recall(self, key: Hashable) -> tasks.Lives | None:
+    def recall(self, key: Hashable) -> tasks.ObjectDaemons | None:
         """Find the running daemons of an object that was forgotten, but has appeared again."""
         return self._orphans.pop(key, None)
 
@@ -108,9 +108,9 @@ class Spawner(tasks.Crew):
         Nothing is started there during the pause; afterwards, daemons are started by events of the
         objects.
         """
-        for life in list(self._all):
-            if namespace is None or _get_namespace(life.lives) == namespace:
-                life.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
+        for task in list(self._all):
+            if namespace is None or _get_namespace(task.daemons) == namespace:
+                task.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
 
     def begin_exit(self) -> None:
         """Start no daemons from now on."""
@@ -125,9 +125,9 @@ class Spawner(tasks.Crew):
         immediately and awaited for a short time.
         """
         self.begin_exit()
-        for life in list(self._all):
-            life.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
-        timeout = max((life.grace for life in self._all), default=0) + EXTRA_TIMEOUT
+        for task in list(self._all):
+            task.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
+        timeout = max((task.grace for task in self._all), default=0) + EXTRA_TIMEOUT
         try:
             if self._all:
                 logger.info(
@@ -150,8 +150,8 @@ class Spawner(tasks.Crew):
 
     async def _cancel_all(self) -> None:
         """Cancel all daemons and wait a bit; if cancelled, cancel them again and keep waiting."""
-        for life in list(self._all):
-            life.cancel()
+        for task in list(self._all):
+            task.cancel()
         try:
             async with asyncio.timeout(REFUSAL_TIMEOUT):
                 await self._wait_until_empty()
@@ -165,88 +165,88 @@ class Spawner(tasks.Crew):
             await self._cancel_all()
             raise
 
-    def _is_paused(self, living: tasks.Lives) -> bool:
-        return self._pauses.is_any and self._pauses.is_paused(_get_namespace(living))
+    def _is_paused(self, daemons: tasks.ObjectDaemons) -> bool:
+        return self._pauses.is_any and self._pauses.is_paused(_get_namespace(daemons))
 
     async def _wait_until_empty(self) -> None:
         while self._all:
             await self._bell.wait()
 
     def _list_names(self) -> str:
-        return ', '.join(sorted({str(life.handler.id) for life in self._all}))
+        return ', '.join(sorted({str(task.handler.id) for task in self._all}))
 
-    def _start(self, handler: handlers.SpawningHandler, living: tasks.Lives) -> None:
-        life: tasks.Life[Any]
+    def _start(self, handler: handlers.SpawningHandler, daemons: tasks.ObjectDaemons) -> None:
+        task: tasks.SpawnedTask[Any]
         if isinstance(handler, handlers.DaemonHandler):
-            life = tasks.DaemonLife(handler, living, self)
+            task = tasks.DaemonTask(handler, daemons, self)
         elif isinstance(handler, handlers.TimerHandler):
-            life = tasks.TimerLife(handler, living, self)
+            task = tasks.TimerTask(handler, daemons, self)
         else:
             raise TypeError(f'It is neither a daemon nor a timer: {handler!r}.')
-        living.running[life.key] = life
-        self._all.add(life)
-        life.start()
+        daemons.running[task.key] = task
+        self._all.add(task)
+        task.start()
 
-    def bury(self, life: tasks.Life[Any]) -> None:
-        self._all.discard(life)
-        if life.is_pausing and not self._is_paused(life.lives):
+    def remove(self, task: tasks.SpawnedTask[Any]) -> None:
+        self._all.discard(task)
+        if task.is_pausing and not self._is_paused(task.daemons):
             # The events received after the pause have found it still stopping.
-            life.lives.is_due = True
-        if life.lives.is_forgotten and not life.lives.running:
-            self._orphans.pop(life.lives.key, None)
+            task.daemons.is_due = True
+        if task.daemons.is_forgotten and not task.daemons.running:
+            self._orphans.pop(task.daemons.key, None)
         self._bell.ring()
 
     async def call(
-        self, life: tasks.Life[Any], state: progression.HandlerState
+        self, task: tasks.SpawnedTask[Any], state: progression.HandlerState
     ) -> outcomes.Outcome:
-        life.patch = patches.Patch() if life.patch is None else life.patch
-        env, cause = self._build_environment(life), self._build_cause(life, life.patch)
+        task.patch = patches.Patch() if task.patch is None else task.patch
+        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
         with turns.Turn() as turn:
-            outcome = await execution.run_attempt(life.handler, cause, state, env)
-        life.is_fresh = not turn.is_over
+            outcome = await execution.run_attempt(task.handler, cause, state, env)
+        task.is_fresh = not turn.is_over
         return outcome
 
-    async def save(self, life: tasks.Life[Any], outcome: outcomes.Outcome) -> None:
+    async def save(self, task: tasks.SpawnedTask[Any], outcome: outcomes.Outcome) -> None:
         """Send the function's changes; keep those refused for this version for the next call."""
-        patch = life.patch
+        patch = task.patch
         if patch is None:
             return
-        if outcome.result is not None and not life.is_interrupted:
-            patch.status[life.handler.id] = outcome.result
+        if outcome.result is not None and not task.is_interrupted:
+            patch.status[task.handler.id] = outcome.result
         if patch:
-            await self._apply(life, patch, is_last=outcome.final)
-        life.patch = patch if patch else None
+            await self._apply(task, patch, is_last=outcome.final)
+        task.patch = patch if patch else None
 
     def advance(
         self, state: progression.HandlerState, outcome: outcomes.Outcome
     ) -> progression.HandlerState:
         return state.with_outcome(outcome, now=self._now())
 
-    def get_initial_delay(self, life: tasks.Life[Any]) -> float | None:
-        delay: handlers.InitialDelay | None = life.handler.initial_delay
+    def get_initial_delay(self, task: tasks.SpawnedTask[Any]) -> float | None:
+        delay: handlers.InitialDelay | None = task.handler.initial_delay
         if delay is None or isinstance(delay, int | float):
             return delay
-        life.patch = patches.Patch() if life.patch is None else life.patch
-        env, cause = self._build_environment(life), self._build_cause(life, life.patch)
+        task.patch = patches.Patch() if task.patch is None else task.patch
+        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
         try:
             kwargs = execution.build_kwargs(
-                execution.begin(life.handler, None, self._now()), cause, env
+                execution.begin(task.handler, None, self._now()), cause, env
             )
-            seconds = life.handler.call_back(delay, kwargs=kwargs)
+            seconds = task.handler.call_back(delay, kwargs=kwargs)
             return None if seconds is None else float(seconds)
         except Exception:
             cause.logger.exception(
-                'The initial delay of %s has failed; there is no delay then.', life.handler
+                'The initial delay of %s has failed; there is no delay then.', task.handler
             )
             return None
 
-    def get_logger(self, life: tasks.Life[Any]) -> tasks.Logger:
-        return loggers.ObjectLogger(body=life.lives.body, settings=self.settings)
+    def get_logger(self, task: tasks.SpawnedTask[Any]) -> tasks.Logger:
+        return loggers.ObjectLogger(body=task.daemons.body, settings=self.settings)
 
-    def _build_environment(self, life: tasks.Life[Any]) -> execution.Environment:
+    def _build_environment(self, task: tasks.SpawnedTask[Any]) -> execution.Environment:
         executor: threads.OwnThreads | None = None
-        if isinstance(life.handler, handlers.DaemonHandler) and not life.is_async:
-            executor = threads.OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
+        if isinstance(task.handler, handlers.DaemonHandler) and not task.is_async:
+            executor = threads.OwnThreads(f'{task.handler.id} of {task.daemons.body.metadata.name}')
         return execution.Environment(
             settings=self.settings,
             now=self._now,
@@ -255,23 +255,27 @@ class Spawner(tasks.Crew):
             complain=failure_events.complain,
         )
 
-    def _build_cause(self, life: tasks.Life[Any], patch: patches.Patch) -> causes.SpawningCause:
-        place = life.lives.place
+    def _build_cause(
+        self, task: tasks.SpawnedTask[Any], patch: patches.Patch
+    ) -> causes.SpawningCause:
+        place = task.daemons.place
         return causes.SpawningCause(
-            logger=self.get_logger(life),
-            memo=life.lives.memo,
+            logger=self.get_logger(task),
+            memo=task.daemons.memo,
             indices=self._indices,
             resource=place.resource,
             selectors=place.selectors,
-            body=life.lives.body,
+            body=task.daemons.body,
             patch=patch,
-            stopped=life.stopped,
+            stopped=task.stopped,
         )
 
-    async def _apply(self, life: tasks.Life[Any], patch: patches.Patch, *, is_last: bool) -> None:
-        body, place, log = life.lives.body, life.lives.place, self.get_logger(life)
+    async def _apply(
+        self, task: tasks.SpawnedTask[Any], patch: patches.Patch, *, is_last: bool
+    ) -> None:
+        body, place, log = task.daemons.body, task.daemons.place, self.get_logger(task)
         changes = application.Changes(
-            patches.Patch(patch), patches.Patch(), is_spared=life.is_fresh, is_persistent=is_last
+            patches.Patch(patch), patches.Patch(), is_spared=task.is_fresh, is_persistent=is_last
         )
         target = patching.identify(place.resource, body)
         try:
@@ -281,7 +285,7 @@ class Spawner(tasks.Crew):
         except (errors.RequestError, credentials.LoginError) as error:
             log.error(
                 'The changes made by %s could not be applied, and will be with the next ones: %s',
-                life.handler,
+                task.handler,
                 error,
             )
             return
@@ -292,6 +296,6 @@ class Spawner(tasks.Crew):
             place.note_patched(body, applied.body)
 
 
-def _get_namespace(living: tasks.Lives) -> references.Namespace:
-    namespace = living.body.metadata.namespace
+def _get_namespace(daemons: tasks.ObjectDaemons) -> references.Namespace:
+    namespace = daemons.body.metadata.namespace
     return None if namespace is None else references.NamespaceName(namespace)

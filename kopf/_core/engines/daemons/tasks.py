@@ -49,7 +49,7 @@ class Place(Protocol):
         """Record the state of the object after our own changes."""
 
 
-class Lives:
+class ObjectDaemons:
     """
     All daemons and timers of one object. Changed only in the event loop of the operator.
 
@@ -75,7 +75,7 @@ class Lives:
     ) -> None:
         self.key, self.body = key, objects.Body(body)
         self.memo, self.place = memo, place
-        self.running: dict[Key, Life[Any]] = {}  # including those stopping or abandoned
+        self.running: dict[Key, SpawnedTask[Any]] = {}  # including those stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not started again while the object exists
         # The keys with the initial delay over; sets would take 4 times as much memory.
         self.delayed: tuple[Key, ...] = ()
@@ -88,7 +88,7 @@ class Lives:
     @property
     def is_alive(self) -> bool:
         """Whether any daemon or timer that blocks deletion is still running."""
-        return any(not life.is_abandoned for life in self.running.values())
+        return any(not task.is_abandoned for task in self.running.values())
 
     def note_delayed(self, key: Key) -> None:
         if key not in self.delayed:
@@ -106,8 +106,8 @@ class Lives:
     def note_change(self, now: float) -> None:
         """Notify the timers that the object is not idle."""
         self.changed = now
-        for life in self.running.values():
-            life.note_change()
+        for task in self.running.values():
+            task.note_change()
 
     def wake(self) -> None:
         """Queue the object to be handled again, if it still exists."""
@@ -121,18 +121,20 @@ class Crew(abc.ABC):
     settings: settings_.OperatorSettings
 
     @abc.abstractmethod
-    async def call(self, life: 'Life[Any]', state: progression.HandlerState) -> outcomes.Outcome:
+    async def call(
+        self, task: 'SpawnedTask[Any]', state: progression.HandlerState
+    ) -> outcomes.Outcome:
         """Call the function once. Raises only cancellations of the task."""
 
     @abc.abstractmethod
-    async def save(self, life: 'Life[Any]', outcome: outcomes.Outcome) -> None:
+    async def save(self, task: 'SpawnedTask[Any]', outcome: outcomes.Outcome) -> None:
         """Apply the changes made by the function to the object."""
 
     @abc.abstractmethod
-    def get_initial_delay(self, life: 'Life[Any]') -> float | None: ...
+    def get_initial_delay(self, task: 'SpawnedTask[Any]') -> float | None: ...
 
     @abc.abstractmethod
-    def get_logger(self, life: 'Life[Any]') -> Logger: ...
+    def get_logger(self, task: 'SpawnedTask[Any]') -> Logger: ...
 
     @abc.abstractmethod
     def advance(
@@ -140,35 +142,35 @@ class Crew(abc.ABC):
     ) -> progression.HandlerState: ...
 
     @abc.abstractmethod
-    def bury(self, life: 'Life[Any]') -> None:
+    def remove(self, task: 'SpawnedTask[Any]') -> None:
         """Remove the daemon or timer after its end."""
 
 
-class Life(abc.ABC, Generic[HandlerT]):
+class SpawnedTask(abc.ABC, Generic[HandlerT]):
     """One daemon or timer of one object."""
 
     __slots__ = (
         '_stopper',
         'crew',
+        'daemons',
         'handler',
         'is_abandoned',
-        'is_buried',
         'is_fresh',
-        'lives',
+        'is_removed',
         'patch',
         'task',
         'timer',
     )
 
-    def __init__(self, handler: HandlerT, lives: Lives, crew: Crew) -> None:
-        self.handler, self.lives, self.crew = handler, lives, crew
+    def __init__(self, handler: HandlerT, daemons: ObjectDaemons, crew: Crew) -> None:
+        self.handler, self.daemons, self.crew = handler, daemons, crew
         # Created on demand: there are many timers, but few of them run at a time.
         self._stopper: stoppers.DaemonStopper | None = None
         self.patch: patches.Patch | None = None  # the changes to be applied by the next call
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.Handle | None = None
         self.is_abandoned = False  # it still runs, but is no longer waited for
-        self.is_buried = False
+        self.is_removed = False
         # Whether the object could not change since the last call began.
         self.is_fresh = False
 
@@ -244,16 +246,16 @@ class Life(abc.ABC, Generic[HandlerT]):
         self, coro: Coroutine[Any, Any, None], end: Callable[[asyncio.Task[None]], None]
     ) -> None:
         self.task = asyncio.create_task(
-            coro, name=f'{self.handler.id} of {self.lives.body.metadata.name}'
+            coro, name=f'{self.handler.id} of {self.daemons.body.metadata.name}'
         )
         self.task.add_done_callback(end)
 
-    def _bury(self) -> None:
+    def _remove(self) -> None:
         self._unset_timer()
-        if not self.is_buried:
-            self.is_buried = True
-            del self.lives.running[self.key]
-            self.crew.bury(self)
+        if not self.is_removed:
+            self.is_removed = True
+            del self.daemons.running[self.key]
+            self.crew.remove(self)
 
     def _report(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -267,15 +269,15 @@ class Life(abc.ABC, Generic[HandlerT]):
             )
 
 
-class DaemonLife(Life[handlers.DaemonHandler]):
+class DaemonTask(SpawnedTask[handlers.DaemonHandler]):
     """
     A daemon: one task from the start to the end, including the retries and the delays between them.
     """
 
     __slots__ = ('is_saving',)
 
-    def __init__(self, handler: handlers.DaemonHandler, lives: Lives, crew: Crew) -> None:
-        super().__init__(handler, lives, crew)
+    def __init__(self, handler: handlers.DaemonHandler, daemons: ObjectDaemons, crew: Crew) -> None:
+        super().__init__(handler, daemons, crew)
         self.is_saving = False  # whether the function has ended and its changes are being applied
 
     @property
@@ -300,18 +302,18 @@ class DaemonLife(Life[handlers.DaemonHandler]):
         """
         Call the function until it ends or is requested to stop. Cancellations end it at any point.
         """
-        if self.key not in self.lives.delayed:
+        if self.key not in self.daemons.delayed:
             await self._wait(self.crew.get_initial_delay(self))
         state = _BLANK
         while not self.stopper.is_set():
-            self.lives.note_delayed(self.key)
+            self.daemons.note_delayed(self.key)
             outcome = await self.crew.call(self, state)
             self.is_saving = True
             await self.crew.save(self, outcome)
             self.is_saving = False
             state = self.crew.advance(state, outcome)
             if outcome.final and not self.stopper.is_set():
-                self.lives.note_finished(self.key)
+                self.daemons.note_finished(self.key)
                 break
             await self._wait(outcome.delay)
 
@@ -368,7 +370,7 @@ class DaemonLife(Life[handlers.DaemonHandler]):
         self.crew.get_logger(self).warning(
             '%s did not exit in time, and is left alone.', self.handler
         )
-        self.lives.wake()
+        self.daemons.wake()
         warnings.warn(
             f'{self.handler} did not exit in time, and is left alone.',
             ResourceWarning,
@@ -378,46 +380,48 @@ class DaemonLife(Life[handlers.DaemonHandler]):
     def _end(self, task: asyncio.Task[None]) -> None:
         self._report(task)
         self.stopper.set(stoppers.DaemonStoppingReason.DONE)
-        self._bury()
-        self.lives.wake()
+        self._remove()
+        self.daemons.wake()
 
 
-class TimerLife(Life[handlers.TimerHandler]):
+class TimerTask(SpawnedTask[handlers.TimerHandler]):
     """A timer: a task during its calls; a scheduled callback or nothing between them."""
 
     __slots__ = ('is_changed', 'is_waiting', 'state')
 
-    def __init__(self, handler: handlers.TimerHandler, lives: Lives, crew: Crew) -> None:
-        super().__init__(handler, lives, crew)
+    def __init__(self, handler: handlers.TimerHandler, daemons: ObjectDaemons, crew: Crew) -> None:
+        super().__init__(handler, daemons, crew)
         self.state = _BLANK  # of the current series of failures
         self.is_changed = False  # whether the object has changed since the last call began
         self.is_waiting = False  # for a change of the object
 
     def start(self) -> None:
         now = _read_clock()
-        delay = self.crew.get_initial_delay(self) if self.key not in self.lives.delayed else None
-        due = schedules.choose_first(self.handler, now=now, delay=delay, changed=self.lives.changed)
+        delay = self.crew.get_initial_delay(self) if self.key not in self.daemons.delayed else None
+        due = schedules.choose_first(
+            self.handler, now=now, delay=delay, changed=self.daemons.changed
+        )
         self._set_timer(due - now, self._fire)
 
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
         self.stopper.set(reason)
         self._unset_timer()
         if self.task is None:
-            self._bury()
+            self._remove()
 
     def note_change(self) -> None:
         self.is_changed = True
         if self.is_waiting:
             self.is_waiting = False
             self._set_timer(
-                schedules.postpone(self.handler, self.lives.changed) - _read_clock(), self._fire
+                schedules.postpone(self.handler, self.daemons.changed) - _read_clock(), self._fire
             )
 
     def _fire(self) -> None:
         """Call the function, unless the object has changed: then, wait until it is idle."""
         self.timer = None
-        self.lives.note_delayed(self.key)
-        now, due = _read_clock(), schedules.postpone(self.handler, self.lives.changed)
+        self.daemons.note_delayed(self.key)
+        now, due = _read_clock(), schedules.postpone(self.handler, self.daemons.changed)
         if due > now:
             self._set_timer(due - now, self._fire)
         else:
@@ -441,7 +445,7 @@ class TimerLife(Life[handlers.TimerHandler]):
                     schedules.Call(
                         began=began,
                         ended=ended,
-                        changed=self.lives.changed,
+                        changed=self.daemons.changed,
                         is_changed=self.is_changed,
                     ),
                 )
@@ -449,7 +453,7 @@ class TimerLife(Life[handlers.TimerHandler]):
         elif not outcome.is_failure:
             self._plan(ended + (outcome.delay or 0))
         else:
-            self.lives.note_finished(self.key)
+            self.daemons.note_finished(self.key)
 
     def _plan(self, due: float | None) -> None:
         if due is not None:
@@ -457,14 +461,14 @@ class TimerLife(Life[handlers.TimerHandler]):
         elif self.handler.idle is not None:
             self.is_waiting = True
         else:
-            self.lives.note_finished(self.key)
+            self.daemons.note_finished(self.key)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.task = None
         self._report(task)
         if self.timer is None and not self.is_waiting:
-            self._bury()
-            self.lives.wake()
+            self._remove()
+            self.daemons.wake()
 
 
 _BLANK = progression.HandlerState()

@@ -40,7 +40,7 @@ class Sources:
     pulse: pulses.Pulse
     indices: Mapping[str, indices.LiveIndex]
     get_streams: Callable[[], Iterable[tuple[str, watching.StreamState]]]  # with their resources
-    get_lives: Callable[[], Iterable[tasks.Life[Any]]]
+    get_daemons: Callable[[], Iterable[tasks.SpawnedTask[Any]]]
     # The scopes of the peerings that currently cause pauses.
     get_pauses: Callable[[], Iterable[str]]
     clock: Callable[[], float]  # of the event loop
@@ -138,7 +138,7 @@ class _Collector(registry.Collector):
         yield from _collect_attempts(sources.meter.attempts)
         yield from _collect_calls(sources.meter.calls)
         yield from _collect_streams(list(sources.get_streams()), sources.clock())
-        yield from _collect_lives(sources.get_lives())
+        yield from _collect_daemons(sources.get_daemons())
         yield from _collect_indices(sources.indices)
         yield from _collect_pauses(sources.meter.pauses, sources.get_pauses())
         yield from _collect_pulse(sources.pulse)
@@ -316,11 +316,11 @@ def _collect_streams(
     )
 
 
-def _collect_lives(running: Iterable[tasks.Life[Any]]) -> Iterator[Family]:
+def _collect_daemons(running: Iterable[tasks.SpawnedTask[Any]]) -> Iterator[Family]:
     daemons: collections.Counter[str] = collections.Counter()
     timers: collections.Counter[str] = collections.Counter()
-    for life in running:
-        (daemons if isinstance(life, tasks.DaemonLife) else timers)[life.handler.id] += 1
+    for task in running:
+        (daemons if isinstance(task, tasks.DaemonTask) else timers)[task.handler.id] += 1
     yield _gauge(
         'kopf_daemons_running',
         'Daemons that live beside objects.',

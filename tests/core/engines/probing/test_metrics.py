@@ -32,10 +32,10 @@ class Backlog:
         self.waiting, self.working, self.pending = waiting, working, pending
 
 
-def build_life(kind, id):
-    life = object.__new__(kind)
-    life.handler = types.SimpleNamespace(id=id)
-    return life
+def build_task(kind, id):
+    task = object.__new__(kind)
+    task.handler = types.SimpleNamespace(id=id)
+    return task
 
 
 @pytest.fixture
@@ -73,17 +73,17 @@ async def sources():
         ),
         ('nodes.v1', watching.StreamState(phase=watching.Phase.ENDED, begun=0)),
     ]
-    living = [
-        build_life(tasks.DaemonLife, 'daemon_fn'),
-        build_life(tasks.DaemonLife, 'daemon_fn'),
-        build_life(tasks.TimerLife, 'timer_fn'),
+    daemons = [
+        build_task(tasks.DaemonTask, 'daemon_fn'),
+        build_task(tasks.DaemonTask, 'daemon_fn'),
+        build_task(tasks.TimerTask, 'timer_fn'),
     ]
     return metrics.Sources(
         meter=meter,
         pulse=pulse,
         indices={'idx': index},
         get_streams=lambda: streams,
-        get_lives=lambda: living,
+        get_daemons=lambda: daemons,
         get_pauses=lambda: ['namespace', 'namespace'],
         clock=lambda: 100.0,
     )
