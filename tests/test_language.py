@@ -1,7 +1,10 @@
 """
-The language of the code: plain technical English in docstrings, comments, messages and help texts.
+The language of the code and of the documents: plain technical English.
 
-The list has the words and turns of phrase that readers of the field stumble over. Identifiers are not checked.
+In the code, docstrings, comments, messages and help texts are checked; in the documents, the prose.
+
+The list has the words and turns of phrase that readers of the field stumble over.
+Identifiers, and the code in the documents, are not checked.
 """
 
 import ast
@@ -14,6 +17,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 MODULES = sorted((ROOT / 'kopf').rglob('*.py'))
+GENERATED = {ROOT / 'docs/guarantees.md', ROOT / 'docs/performance/index.md'}
+PAGES = {path for path in (ROOT / 'docs').rglob('*.md') if '_build' not in path.parts}
+DOCUMENTS = sorted(
+    {ROOT / f'{name}.md' for name in ('README', 'SECURITY', 'CHANGELOG', 'CONTRIBUTING')}
+    | (PAGES - GENERATED)
+)
+
+FENCED = re.compile(r'^ *(```+|~~~+).*?^ *\1 *$', re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r'(`+)[^`]+\1')
 
 AVOIDED = re.compile(
     r'\b('
@@ -46,6 +58,12 @@ def find_avoided(source):
     ]
 
 
+def find_avoided_in_prose(document):
+    """Find the words outside of fenced blocks and code spans; phrases can be on two lines."""
+    prose = SPAN.sub(' `` ', FENCED.sub('\n\n``\n\n', document))
+    return [found[0] for found in AVOIDED.finditer(' '.join(prose.split()))]
+
+
 @pytest.mark.parametrize('path', MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts_are_in_plain_words(path):
     source = path.read_text(encoding='utf-8')
@@ -67,3 +85,24 @@ def test_texts_are_in_plain_words(path):
 )
 def test_avoided_words_are_found(source, expected):
     assert find_avoided(source) == expected
+
+
+@pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_are_in_plain_words(path):
+    assert find_avoided_in_prose(path.read_text(encoding='utf-8')) == []
+
+
+@pytest.mark.parametrize(
+    'document, expected',
+    [
+        pytest.param('# Begin anew', ['anew'], id='heading'),
+        pytest.param('It is done, also\nif it fails.', ['also if'], id='phrase-on-two-lines'),
+        pytest.param('| a | for ever |', ['for ever'], id='table'),
+        pytest.param('Before.\n\n```python\nanew()\n```\n\nNobody.', ['Nobody'], id='fenced'),
+        pytest.param('1. One:\n\n   ```sh\n   mend\n   ```\n', [], id='fenced-in-a-list'),
+        pytest.param('Set `anew` or ``be it``.', [], id='code-spans'),
+        pytest.param('What is `x` to be?', [], id='not-joined-over-a-code-span'),
+    ],
+)
+def test_avoided_words_are_found_in_documents(document, expected):
+    assert find_avoided_in_prose(document) == expected
