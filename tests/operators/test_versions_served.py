@@ -81,6 +81,32 @@ async def test_daemons_timers_and_indices_are_those_of_the_version(
 
 
 @pytest.mark.guarantee('FND-008')
+@pytest.mark.parametrize('slow', VERSIONS)
+async def test_objects_stay_until_the_daemons_of_all_versions_exit(
+    cluster, registry, run_operator, calls, slow
+):
+    for version in VERSIONS:
+
+        @kopf.daemon('kopf.dev', version, 'kopfexamples', id='daemon', registry=registry)
+        async def daemon_fn(stopped, resource, **_):
+            calls.append(f'daemon of {resource.version}')
+            await stopped.wait()
+            if resource.version == slow:
+                await asyncio.sleep(20)
+                assert await cluster.get() is not None
+            calls.append(f'end of {resource.version}')
+
+    await run_operator()
+    await cluster.create()
+    await wait_until(lambda: len(calls) == 2)
+
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+
+    assert sorted(calls) == ['daemon of v1', 'daemon of v2', 'end of v1', 'end of v2']
+
+
+@pytest.mark.guarantee('FND-008')
 async def test_objects_are_resumed_for_each_version(cluster, registry, run_operator, calls):
     for version in VERSIONS:
 
