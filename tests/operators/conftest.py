@@ -41,6 +41,12 @@ def settings():
     return kopf.OperatorSettings()
 
 
+@pytest.fixture
+def calls():
+    """What the handlers of the test have been called with, in their order: they put it there."""
+    return []
+
+
 class Operator:
     """A running operator."""
 
