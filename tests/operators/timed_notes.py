@@ -5,7 +5,7 @@ Timed notes: what happens in a test, and when, in whole seconds of its virtual t
 import asyncio
 
 
-class Diary(list):
+class TimedNotes(list):
     """Notes of what has happened, each with the seconds since the first one."""
 
     def __init__(self):

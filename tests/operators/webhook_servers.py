@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import datetime
+import json
 import re
 
 import aiohttp
@@ -161,3 +162,39 @@ def list_requests(sandbox):
 async def open_client(sandbox, **kwargs):
     async with aiohttp.ClientSession() as session:
         yield Client(sandbox, session, **kwargs)
+
+
+def build_answer(review, operations):
+    """Build the answer of a mutating webhook: the object with these changes is permitted."""
+    raw = base64.b64encode(json.dumps(operations).encode()).decode()
+    mutation = {'patchType': 'JSONPatch', 'patch': raw} if operations else {}
+    return {
+        'apiVersion': review['apiVersion'],
+        'kind': review['kind'],
+        'response': {'uid': review['request']['uid'], 'allowed': True, **mutation},
+    }
+
+
+def build_mutator():
+    """Build the configuration of a webhook that sees all writes: at the service ``mutator``."""
+    rule = {
+        'operations': ['CREATE', 'UPDATE'],
+        'apiGroups': ['kopf.dev'],
+        'apiVersions': ['*'],
+        'resources': ['*'],
+    }
+    client = {'service': {'namespace': 'default', 'name': 'mutator', 'path': '/'}}
+    return {
+        'apiVersion': 'admissionregistration.k8s.io/v1',
+        'kind': 'MutatingWebhookConfiguration',
+        'metadata': {'name': 'mutator'},
+        'webhooks': [
+            {
+                'name': 'mutator.kopf.dev',
+                'rules': [rule],
+                'clientConfig': client,
+                'sideEffects': 'None',
+                'admissionReviewVersions': ['v1'],
+            }
+        ],
+    }

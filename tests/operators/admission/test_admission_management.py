@@ -27,13 +27,6 @@ pytestmark = pytest.mark.usefixtures('cluster')
 
 
 @pytest.fixture
-def hall(sandbox, settings):
-    hall = settings.admission.server = Hall(sandbox)
-    settings.admission.managed = MANAGED
-    return hall
-
-
-@pytest.fixture
 def validate(registry):
     """Declare a validating handler: ``validate('id', persistent=True)``."""
 

@@ -11,7 +11,6 @@ from webhook_servers import (
     MANAGED,
     MUTATING,
     VALIDATING,
-    Hall,
     find_records,
     list_requests,
     list_writes,
@@ -24,13 +23,6 @@ import kopf.testing
 pytestmark = pytest.mark.usefixtures('cluster')
 
 MINUTE = 60.0
-
-
-@pytest.fixture
-def hall(sandbox, settings):
-    hall = settings.admission.server = Hall(sandbox)
-    settings.admission.managed = MANAGED
-    return hall
 
 
 @pytest.fixture

@@ -18,14 +18,6 @@ from kopf._core.reactor import inventory
 
 
 @pytest.fixture
-def hall(sandbox, settings):
-    """The webhook server of operators."""
-    hall = settings.admission.server = Hall(sandbox)
-    settings.admission.managed = MANAGED
-    return hall
-
-
-@pytest.fixture
 async def client(cluster, sandbox):
     async with open_client(sandbox) as client:
         yield client

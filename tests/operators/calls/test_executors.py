@@ -13,14 +13,6 @@ from kopf._cogs.structs import vaults
 
 
 @pytest.fixture
-def barrier():
-    """Let sync handlers wait in their threads; they are all let go in the end of the test."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.fixture
 def make_executor():
     """Make executors whose threads are recognised by their names."""
     executors = []

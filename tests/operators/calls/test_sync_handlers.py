@@ -14,14 +14,6 @@ from clusters import get_progress, wait_until
 import kopf
 
 
-@pytest.fixture
-def barrier():
-    """Let sync handlers wait in their threads; they are all let go in the end of the test."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 @pytest.mark.guarantee('ASY-001', 'ASY-002', 'ASY-003')
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
 async def test_all_kinds_of_handlers_can_be_both_coroutines_and_functions(

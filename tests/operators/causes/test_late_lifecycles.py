@@ -2,16 +2,10 @@
 Lifecycles that take no handlers for now: they are asked again later, with nothing written meanwhile.
 """
 
-import asyncio
-
 import pytest
-from clusters import wait_until
+from clusters import get_time, wait_until
 
 import kopf
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize(

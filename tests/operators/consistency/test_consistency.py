@@ -9,7 +9,7 @@ import json
 
 import aiohttp.web
 import pytest
-from clusters import FINALIZER, get_last_handled, get_progress, wait_until
+from clusters import FINALIZER, get_last_handled, get_progress, get_time, wait_until
 
 import kopf
 from kopf._cogs.structs import vaults
@@ -86,10 +86,6 @@ def run_behind_proxy(run_operator, proxy, sandbox, settings):
     settings.persistence.consistency_timeout = TIMEOUT
     info = kopf.ConnectionInfo(server=proxy.url, token=sandbox.token)
     return lambda: run_operator(vault=vaults.Vault({'proxy': info}))
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 @pytest.fixture

@@ -10,16 +10,11 @@ import aiohttp
 import pytest
 from clusters import Cluster, build_crd, wait_until
 from operator_endpoints import Site
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
 
 NEVER = 'never-again'
-
-
-@pytest.fixture
-def calls():
-    return Diary()
 
 
 @pytest.fixture

@@ -10,14 +10,9 @@ import logging
 
 import pytest
 from clusters import FINALIZER, wait_until
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
-
-
-@pytest.fixture
-def calls():
-    return Diary()
 
 
 @pytest.mark.guarantee('DMN-006', 'NEW-034')

@@ -4,30 +4,16 @@ Daemons: how they are stopped when their objects are deleted, and when the objec
 
 import asyncio
 import logging
-import threading
 
 import pytest
 from clusters import FINALIZER, wait_until
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
 
 Reason = kopf.DaemonStoppingReason
 ASKED = Reason.RESOURCE_DELETED
 SIGNALLED = ASKED | Reason.DAEMON_SIGNALLED  # those with a backoff
-
-
-@pytest.fixture
-def calls():
-    return Diary()
-
-
-@pytest.fixture
-def barrier():
-    """Let sync daemons wait in their threads; they are all let go in the end of the test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 @pytest.fixture

@@ -7,27 +7,10 @@ import inspect
 import threading
 
 import pytest
-from clusters import FINALIZER, Cluster, build_crd, build_object, wait_until
-from timed_notes import Diary, pass_time
+from clusters import FINALIZER, Cluster, build_crd, build_object, get_finalizers, wait_until
+from timed_notes import pass_time
 
 import kopf
-
-
-@pytest.fixture
-def calls():
-    return Diary()
-
-
-@pytest.fixture
-def barrier():
-    """Let sync daemons wait in their threads; they are all let go in the end of the test."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-def get_finalizers(body):
-    return body['metadata'].get('finalizers', [])
 
 
 @pytest.mark.guarantee('DMN-001', 'NEW-032')

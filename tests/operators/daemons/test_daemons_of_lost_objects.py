@@ -6,15 +6,10 @@ import asyncio
 
 import pytest
 from clusters import wait_until
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
 from kopf._core.reactor import inventory
-
-
-@pytest.fixture
-def calls():
-    return Diary()
 
 
 @pytest.mark.guarantee('DMN-002', 'DMN-007')

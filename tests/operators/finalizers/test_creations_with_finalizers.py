@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 
 import pytest
-from clusters import FINALIZER, wait_until
+from clusters import FINALIZER, get_time, wait_until
 
 import kopf
 
@@ -22,10 +22,6 @@ Seconds for which the finalizer is being added, and for which its echo is held b
 def calls():
     """The calls of handlers: the time, the name, and something else."""
     return []
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 @pytest.fixture

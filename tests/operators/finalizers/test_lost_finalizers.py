@@ -4,11 +4,10 @@ The operator does not run in circles.
 """
 
 import asyncio
-import base64
-import json
 
 import pytest
 from settling import Calls, settle
+from webhook_servers import build_answer, build_mutator
 
 import kopf
 
@@ -22,13 +21,7 @@ async def strip(path, review):
     """A webhook that lets no finalizers in."""
     has_any = review['request']['object']['metadata'].get('finalizers')
     operations = [{'op': 'remove', 'path': '/metadata/finalizers'}] if has_any else []
-    patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    mutation = {'patchType': 'JSONPatch', 'patch': patch} if operations else {}
-    return {
-        'apiVersion': review['apiVersion'],
-        'kind': review['kind'],
-        'response': {'uid': review['request']['uid'], 'allowed': True, **mutation},
-    }
+    return build_answer(review, operations)
 
 
 @pytest.mark.guarantee('FND-005')
@@ -36,31 +29,8 @@ async def strip(path, review):
 async def test_finalizer_that_is_stripped_by_a_webhook_is_added_less_and_less_often(
     sandbox, cluster, registry, run_operator, calls, decorator
 ):
-    rule = {
-        'operations': ['CREATE', 'UPDATE'],
-        'apiGroups': ['kopf.dev'],
-        'apiVersions': ['*'],
-        'resources': ['*'],
-    }
     await sandbox.add_service('default', 'mutator', strip)
-    await sandbox.create(
-        {
-            'apiVersion': 'admissionregistration.k8s.io/v1',
-            'kind': 'MutatingWebhookConfiguration',
-            'metadata': {'name': 'mutator'},
-            'webhooks': [
-                {
-                    'name': 'mutator.kopf.dev',
-                    'rules': [rule],
-                    'sideEffects': 'None',
-                    'admissionReviewVersions': ['v1'],
-                    'clientConfig': {
-                        'service': {'namespace': 'default', 'name': 'mutator', 'path': '/'}
-                    },
-                }
-            ],
-        }
-    )
+    await sandbox.create(build_mutator())
     decorator('kopfexamples', registry=registry)(lambda **_: calls.append('called'))
     await run_operator()
     await cluster.create()

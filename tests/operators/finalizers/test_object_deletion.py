@@ -5,15 +5,11 @@ Deletion: objects with deletion handlers wait for them, and for nothing else of 
 import asyncio
 
 import pytest
-from clusters import FINALIZER, get_last_handled, get_progress, wait_until
+from clusters import FINALIZER, get_finalizers, get_last_handled, get_progress, wait_until
 
 import kopf
 
 FOREIGN = 'example.com/foreign'
-
-
-def get_finalizers(body):
-    return body['metadata'].get('finalizers', [])
 
 
 @pytest.mark.guarantee('HND-035', 'CFG-055', 'TRB-003')

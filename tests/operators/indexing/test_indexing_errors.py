@@ -9,14 +9,9 @@ import logging
 
 import pytest
 from clusters import wait_until
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
-
-
-@pytest.fixture
-def calls():
-    return Diary()
 
 
 @pytest.fixture

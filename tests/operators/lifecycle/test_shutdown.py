@@ -9,13 +9,9 @@ import logging
 import threading
 
 import pytest
-from clusters import get_last_handled, get_progress, wait_until
+from clusters import get_last_handled, get_progress, get_time, wait_until
 
 import kopf
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 async def stop(operator):

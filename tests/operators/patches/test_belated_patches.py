@@ -5,13 +5,9 @@ Patches for objects that are gone, or are believed to be gone, or have been chan
 import asyncio
 
 import pytest
-from clusters import wait_until
+from clusters import get_time, wait_until
 
 import kopf
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.guarantee('NEW-067')

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clusters import Cluster, build_crd, get_last_handled
-from settling import Calls, settle
+from settling import settle
 
 import kopf
 
@@ -28,11 +28,6 @@ class StatusCluster(Cluster):
 async def cluster(request, sandbox):
     await sandbox.apply(build_crd(has_status=request.param))
     return StatusCluster(sandbox, subresource='status' if request.param else '')
-
-
-@pytest.fixture
-def calls():
-    return Calls()
 
 
 @dataclasses.dataclass(frozen=True)

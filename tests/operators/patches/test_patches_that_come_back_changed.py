@@ -5,7 +5,6 @@ The handlers are called once, and the objects come to rest. What handlers have l
 server has stored; all states that they see are such as the object has had.
 """
 
-import base64
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -13,7 +12,8 @@ from typing import Any
 
 import pytest
 from clusters import Cluster, build_crd, get_last_handled
-from settling import Calls, pass_time, settle
+from settling import pass_time, settle
+from webhook_servers import build_answer, build_mutator
 
 import kopf
 
@@ -97,16 +97,6 @@ every_way = pytest.mark.parametrize(
 )
 
 
-def build_answer(review, operations):
-    raw = base64.b64encode(json.dumps(operations).encode()).decode()
-    mutation = {'patchType': 'JSONPatch', 'patch': raw} if operations else {}
-    return {
-        'apiVersion': review['apiVersion'],
-        'kind': review['kind'],
-        'response': {'uid': review['request']['uid'], 'allowed': True, **mutation},
-    }
-
-
 async def enforce_field(path, review):
     """Override the value of one field."""
     operations = [{'op': 'replace', 'path': '/spec/y', 'value': 'enforced'}]
@@ -126,36 +116,9 @@ async def definitions(sandbox):
     crd = build_crd()
     schema = crd['spec']['versions'][0]['schema']['openAPIV3Schema']
     schema['properties']['spec'] = {'type': 'object', 'properties': FIELDS}
-    rule = {
-        'operations': ['CREATE', 'UPDATE'],
-        'apiGroups': ['kopf.dev'],
-        'apiVersions': ['*'],
-        'resources': ['*'],
-    }
-    client = {'service': {'namespace': 'default', 'name': 'mutator', 'path': '/'}}
     await sandbox.apply(crd)
     await sandbox.add_service('default', 'mutator', enforce_field)
-    await sandbox.create(
-        {
-            'apiVersion': 'admissionregistration.k8s.io/v1',
-            'kind': 'MutatingWebhookConfiguration',
-            'metadata': {'name': 'mutator'},
-            'webhooks': [
-                {
-                    'name': 'mutator.kopf.dev',
-                    'rules': [rule],
-                    'clientConfig': client,
-                    'sideEffects': 'None',
-                    'admissionReviewVersions': ['v1'],
-                }
-            ],
-        }
-    )
-
-
-@pytest.fixture
-def calls():
-    return Calls()
+    await sandbox.create(build_mutator())
 
 
 @pytest.fixture

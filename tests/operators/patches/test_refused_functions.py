@@ -5,28 +5,13 @@ Functions of patches that make objects which the server refuses: all the rest go
 import asyncio
 
 import pytest
-from clusters import Cluster, build_crd
-from settling import Calls
 
 import kopf
 
-FIELDS = {'x': {'type': 'integer'}, 'size': {'type': 'integer', 'minimum': 0}}
-
 
 @pytest.fixture
-def calls():
-    return Calls()
-
-
-@pytest.fixture
-async def strict_cluster(sandbox):
-    """A cluster where some values are refused."""
-    crd = build_crd()
-    section = {'type': 'object', 'properties': FIELDS}
-    schema = crd['spec']['versions'][0]['schema']['openAPIV3Schema']
-    schema['properties'] = {'spec': section, 'status': section}
-    await sandbox.apply(crd)
-    return Cluster(sandbox)
+async def strict_cluster(make_strict_cluster):
+    return await make_strict_cluster()
 
 
 def spoil(body):

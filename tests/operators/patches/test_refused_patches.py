@@ -5,12 +5,10 @@ Patches of handlers that the server refuses: reported once, and never repeated.
 import logging
 
 import pytest
-from clusters import Cluster, build_crd, get_last_handled, get_progress
-from settling import Calls, settle
+from clusters import get_last_handled, get_progress
+from settling import settle
 
 import kopf
-
-FIELDS = {'x': {'type': 'integer'}, 'size': {'type': 'integer', 'minimum': 0}}
 
 
 def set_wrong_type(patch):
@@ -47,18 +45,8 @@ WAYS = [
 
 
 @pytest.fixture(params=[False, True], ids=['usual-status', 'subresource-of-status'])
-async def cluster(request, sandbox):
-    crd = build_crd(has_status=request.param)
-    schema = crd['spec']['versions'][0]['schema']['openAPIV3Schema']
-    section = {'type': 'object', 'properties': FIELDS}
-    schema['properties'] = {'spec': section, 'status': section}
-    await sandbox.apply(crd)
-    return Cluster(sandbox)
-
-
-@pytest.fixture
-def calls():
-    return Calls()
+async def cluster(request, make_strict_cluster):
+    return await make_strict_cluster(has_status=request.param)
 
 
 @pytest.fixture

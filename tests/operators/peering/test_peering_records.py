@@ -9,15 +9,11 @@ import itertools
 import logging
 
 import pytest
-from clusters import wait_until
+from clusters import get_time, wait_until
 from peerings import build_peering, build_peering_crd, build_record, get_writes
 
 import kopf
 from kopf._cogs.structs import vaults
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.guarantee('PEE-021', 'NEW-215', 'NEW-217', 'PEE-025', 'NEW-204')

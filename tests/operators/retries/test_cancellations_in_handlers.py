@@ -5,12 +5,9 @@ Something is cancelled inside a handler: it is an error of the handler, not the 
 import asyncio
 
 import pytest
+from clusters import get_time
 
 import kopf
-
-
-def get_time():
-    return asyncio.get_running_loop().time()
 
 
 async def await_cancelled():

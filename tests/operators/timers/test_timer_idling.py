@@ -4,14 +4,9 @@ Timers of idle objects: they wait until nothing has changed for some time.
 
 import pytest
 from clusters import wait_until
-from timed_notes import Diary, pass_time
+from timed_notes import pass_time
 
 import kopf
-
-
-@pytest.fixture
-def calls():
-    return Diary()
 
 
 @pytest.fixture

@@ -8,21 +8,12 @@ import inspect
 import threading
 
 import pytest
-from clusters import FINALIZER, wait_until
-from timed_notes import Diary, pass_time
+from clusters import FINALIZER, get_finalizers, wait_until
+from timed_notes import pass_time
 
 import kopf
 
 Reason = kopf.DaemonStoppingReason
-
-
-@pytest.fixture
-def calls():
-    return Diary()
-
-
-def get_finalizers(body):
-    return body['metadata'].get('finalizers', [])
 
 
 @pytest.mark.guarantee('TMR-001', 'NEW-032')
