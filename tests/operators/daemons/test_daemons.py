@@ -3,11 +3,11 @@ Daemons: beside which objects they live, and what they know of them.
 """
 
 import asyncio
-import inspect
 import threading
 
 import pytest
 from clusters import FINALIZER, Cluster, build_crd, build_object, get_finalizers, wait_until
+from decorator_keywords import get_keywords
 from timed_notes import pass_time
 
 import kopf
@@ -15,12 +15,7 @@ import kopf
 
 @pytest.mark.guarantee('DMN-001', 'NEW-032')
 def test_signature_of_daemons():
-    parameters = inspect.signature(kopf.daemon).parameters
-    keywords = {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    keywords = get_keywords(kopf.daemon)
 
     assert keywords.keys() >= {
         'id',

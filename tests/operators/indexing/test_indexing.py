@@ -3,11 +3,11 @@ Indices: which objects are in them, when, and who can see that.
 """
 
 import asyncio
-import inspect
 import threading
 
 import pytest
 from clusters import Cluster, build_crd, build_object, wait_until
+from decorator_keywords import get_keywords
 from timed_notes import pass_time
 
 import kopf
@@ -30,12 +30,7 @@ def seen(registry):
 
 @pytest.mark.guarantee('IDX-001')
 def test_signature_of_indices():
-    parameters = inspect.signature(kopf.index).parameters
-    keywords = {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    keywords = get_keywords(kopf.index)
 
     assert kopf.on.index is kopf.index
     assert keywords.keys() >= {

@@ -4,11 +4,11 @@ Timers: when they are called, and what becomes of their errors and results.
 
 import asyncio
 import datetime
-import inspect
 import threading
 
 import pytest
 from clusters import FINALIZER, get_finalizers, wait_until
+from decorator_keywords import get_keywords
 from timed_notes import pass_time
 
 import kopf
@@ -18,12 +18,7 @@ Reason = kopf.DaemonStoppingReason
 
 @pytest.mark.guarantee('TMR-001', 'NEW-032')
 def test_signature_of_timers():
-    parameters = inspect.signature(kopf.timer).parameters
-    keywords = {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    keywords = get_keywords(kopf.timer)
 
     assert keywords.keys() >= {
         'id',
