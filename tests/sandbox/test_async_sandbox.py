@@ -107,7 +107,7 @@ async def test_iterators_of_coroutines_end_when_the_sandbox_is_left():
 
     async with asyncio.timeout(10):
         assert (await following, await watching, await collect(unused)) == ([None], [], [])
-        with pytest.raises(RuntimeError, match='not running'):
+        with pytest.raises(RuntimeError, match='no longer running'):
             await waiting
 
 
