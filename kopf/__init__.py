@@ -70,8 +70,8 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     )
     from kopf._core.actions.lifecycles import get_default_lifecycle, set_default_lifecycle
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
-    from kopf._core.engines.indices import Index, Store
-    from kopf._core.engines.posting import event, exception, info, warn
+    from kopf._core.engines.events.posting import event, exception, info, warn
+    from kopf._core.engines.indexing.indices import Index, Store
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Logger
     from kopf._core.intents.piggybacking import (
@@ -140,8 +140,8 @@ _NAMES = {
     ),
     'kopf._core.actions.lifecycles': 'get_default_lifecycle set_default_lifecycle',
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
-    'kopf._core.engines.indices': 'Index Store',
-    'kopf._core.engines.posting': 'event exception info warn',
+    'kopf._core.engines.events.posting': 'event exception info warn',
+    'kopf._core.engines.indexing.indices': 'Index Store',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
     'kopf._core.intents.piggybacking': (

@@ -6,6 +6,7 @@ on what is loaded.
 """
 
 import ast
+import collections
 import importlib
 import inspect
 import pathlib
@@ -24,6 +25,7 @@ PUBLIC = {'cli', 'on', 'testing'}
 
 LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
+ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | peering']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
@@ -44,8 +46,7 @@ SANDBOX = [
 CLIENT_LIBRARY = 'kopf._cogs.clients'
 SERVERS = (
     'kopf._cogs.aiokits.listeners',
-    'kopf._core.engines.probing',
-    'kopf._core.engines.metrics',
+    'kopf._core.engines.probing.server',
     'kopf._kits.webhooks',
     'kopf._sandbox.http.server',
     'kopf._sandbox.admission.webhook_client',
@@ -94,6 +95,11 @@ def find_upward(parent, layers):
 
 def list_names(layers):
     return {name for layer in layers for name in layer.split(' | ')}
+
+
+def list_stems(name):
+    """The name with each of the usual endings removed, and as it is."""
+    return {name.removesuffix(ending) for ending in ('s', 'e', 'es', 'er', 'ers', 'ing')}
 
 
 def is_inside(name, prefix):
@@ -158,13 +164,28 @@ def test_framework_works_without_its_kits():
 
 @pytest.mark.guarantee('ARC-006', 'ARC-007')
 @pytest.mark.parametrize(
-    'parent, layers', [('kopf._core', CORE), ('kopf._cogs', COGS), ('kopf._sandbox', SANDBOX)]
+    'parent, layers',
+    [
+        ('kopf._core', CORE),
+        ('kopf._core.engines', ENGINES),
+        ('kopf._cogs', COGS),
+        ('kopf._sandbox', SANDBOX),
+    ],
 )
 def test_inner_layers_are_these_and_do_not_import_higher_ones(parent, layers):
     package = importlib.import_module(parent)
 
     assert {module.name for module in pkgutil.iter_modules(package.__path__)} == list_names(layers)
     assert find_upward(parent, layers) == []
+
+
+@pytest.mark.parametrize('layer', CORE)
+def test_modules_of_a_layer_have_different_stems(layer):
+    """Names such as ``probes`` and ``probing`` would be mistaken for each other."""
+    names = [path.stem for path in (PACKAGE / '_core' / layer).rglob('*.py')]
+    stems = [stem for name in names if name != '__init__' for stem in list_stems(name)]
+
+    assert [stem for stem, count in collections.Counter(stems).items() if count > 1] == []
 
 
 @pytest.mark.guarantee('ARC-004')
@@ -250,9 +271,15 @@ def test_there_are_no_public_functions_for_arbitrary_requests():
         ),
         pytest.param(
             'kopf/_core/actions/outcomes.py',
-            'from kopf._core.engines import peers',
+            'from kopf._core.engines.peering import ranking',
             1,
             id='actions-to-engines',
+        ),
+        pytest.param(
+            'kopf/_core/engines/events/recorder.py',
+            'from kopf._core.engines.peering import ranking',
+            1,
+            id='events-to-peering',
         ),
         pytest.param(
             'kopf/_core/actions/outcomes.py', 'from kopf._kits import loops', 1, id='core-to-kits'

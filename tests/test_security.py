@@ -1,7 +1,7 @@
 """
 What the project promises in SECURITY.md, beside what is shown where it belongs: the data of Secrets
-(test_secrecy), the probes and the webhooks against slow and oversized requests (test_probing,
-test_webhook_servers).
+(test_secrecy), the probes and the webhooks against slow and oversized requests
+(test_probing_server, test_webhook_servers).
 """
 
 import ast

@@ -164,7 +164,7 @@ def measure_limited(stage: Stage) -> dict[str, float]:
 
 def measure_lookups() -> dict[str, float]:
     """Measure the operations on an index itself, for different sizes."""
-    from kopf._core.engines import indices
+    from kopf._core.engines.indexing import indices
 
     results: dict[str, float] = {}
     for total in [1_000, 50_000]:

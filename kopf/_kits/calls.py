@@ -26,7 +26,8 @@ from kopf._cogs.structs import (
     reviews,
 )
 from kopf._core.actions import execution, invocation, loggers, signatures
-from kopf._core.engines import indices, posting
+from kopf._core.engines.events import posting
+from kopf._core.engines.indexing import indices
 from kopf._core.intents import arguments, causes, handlers, reasons, registries, stoppers
 
 logger = logging.getLogger('kopf.testing')

@@ -15,7 +15,7 @@ from e2e_worlds import PATIENCE, PAUSE
 
 import kopf
 from kopf._cogs.helpers import certificates
-from kopf._core.engines import hookkeeping
+from kopf._core.engines.admission import registration
 
 CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/{}'
 
@@ -346,7 +346,7 @@ async def test_nothing_is_reviewed_after_the_operator_is_stopped(run, registry, 
 
 @pytest.fixture
 def hurried_inspections(monkeypatch):
-    monkeypatch.setattr(hookkeeping, 'INSPECTION_PERIOD', 0.5)
+    monkeypatch.setattr(registration, 'INSPECTION_PERIOD', 0.5)
 
 
 @pytest.mark.guarantee('FND-058')

@@ -12,7 +12,7 @@ import kopf
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import dicts, diffs, objects, patches
 from kopf._core.actions import progression
-from kopf._core.engines import peers
+from kopf._core.engines.peering import ranking
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 IDS = ['create_fn', 'create_fn/sub', 'update_fn/spec.field', 'x' * 100]
@@ -153,11 +153,11 @@ def _check_progress(storage: Any, body: objects.Body) -> None:
 
 def _check_peers(body: objects.Body) -> None:
     """Take the object for a peering."""
-    records = peers.parse_records(body)
+    records = ranking.parse_records(body)
     known: Any = {}
     for now in (0.0, 10.0):
-        known = peers.update_peers(
+        known = ranking.update_peers(
             known, records, now=now, today=NOW + datetime.timedelta(seconds=now)
         )
-        decision = peers.decide(known, peers.Rank(peers.Identity('own'), 0), now=now)
+        decision = ranking.decide(known, ranking.Rank(ranking.Identity('own'), 0), now=now)
         str(decision), [str(peer) for peer in known.values()]

@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import Any
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / 'core' / 'engines'))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / 'core' / 'engines' / 'admission'))
 
 import admitting
 

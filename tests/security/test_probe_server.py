@@ -13,7 +13,7 @@ import time
 import pytest
 from attacked_operators import PROBE, count_open, crowd
 
-from kopf._core.engines import probing
+from kopf._core.engines.probing import server
 
 CROWD = 1000
 PROBES = 8
@@ -108,8 +108,8 @@ def test_headers_must_come_within_5_seconds(victim):
     since = time.monotonic()
     with crowd(victim.probes, 3, PROBE[:-2]) as members:
         while count_open(members):
-            assert time.monotonic() - since < probing.LIMITS.headers_timeout + 5
+            assert time.monotonic() - since < server.LIMITS.headers_timeout + 5
             time.sleep(0.1)
 
     assert time.monotonic() - since > 1.0
-    assert probing.LIMITS.headers_timeout == 5.0
+    assert server.LIMITS.headers_timeout == 5.0

@@ -1,5 +1,7 @@
 """
-Engines: self-contained features that run beside the cycle of one object.
+Engines: self-contained features that run beside the cycle of one object, a folder for each.
 
-Activities, admission, daemons and timers, indexing, peering, posting of events, probing, metrics.
+The main module of an engine logs under the name of the engine, e.g. ``kopf._core.engines.peering``:
+users refer to these names when they configure the logs. Other modules log under their own names,
+e.g. ``kopf._core.engines.peering.keepalive``.
 """

@@ -17,7 +17,7 @@ from kopf._cogs.structs import (
     selectors,
 )
 from kopf._core.actions import loggers
-from kopf._core.engines import lives
+from kopf._core.engines.daemons import tasks
 from kopf._core.intents import causes, handlers, stoppers
 from kopf._core.reactor import cycles, inventory, queueing, sites, views
 
@@ -40,75 +40,79 @@ def accompany(
     if is_gone or registry.is_empty or not registry.has_handlers(served.resource, served.selectors):
         forget(served.site, memory)
         return False
-    living = memory.lives = memory.lives or _begin(_Place(served, memory, nudge), batch)
+    daemons = memory.daemons = memory.daemons or _begin(_Place(served, memory, nudge), batch)
     if batch.events:
-        living.refresh(dicts.copy_json(batch.body))
-        if _is_changed(served, living, memory):
-            living.note_change(_read_clock())
-    if living.matching is None:
-        living.matching = _choose_matching(served, living)
-    _adjust(served, living, living.matching)
-    expected = map(lives.identify, living.matching)
-    return living.is_alive or any(key not in living.finished for key in expected)
+        daemons.refresh(dicts.copy_json(batch.body))
+        if _is_changed(served, daemons, memory):
+            daemons.note_change(_read_clock())
+    if daemons.matching is None:
+        daemons.matching = _choose_matching(served, daemons)
+    _adjust(served, daemons, daemons.matching)
+    expected = map(tasks.identify, daemons.matching)
+    return daemons.is_alive or any(key not in daemons.finished for key in expected)
 
 
 def _choose_matching(
-    served: sites.Served, living: lives.Lives
+    served: sites.Served, daemons: tasks.ObjectDaemons
 ) -> tuple[handlers.SpawningHandler, ...]:
     """Choose the daemons and timers that should run for the object as it is now."""
-    if finalizers.is_deletion_ongoing(living.body):
+    if finalizers.is_deletion_ongoing(daemons.body):
         return ()
     registry = served.site.registry._spawning
-    return tuple(registry.iter_handlers(_build_cause(served, living)))
+    return tuple(registry.iter_handlers(_build_cause(served, daemons)))
 
 
 def _adjust(
-    served: sites.Served, living: lives.Lives, matching: Collection[handlers.SpawningHandler]
+    served: sites.Served,
+    daemons: tasks.ObjectDaemons,
+    matching: Collection[handlers.SpawningHandler],
 ) -> None:
     finalizer = served.site.settings.persistence.finalizer
-    may_start = living.is_due and finalizers.is_blocked(living.body, finalizer)
-    living.is_due = living.is_due and not may_start
+    may_start = daemons.is_due and finalizers.is_blocked(daemons.body, finalizer)
+    daemons.is_due = daemons.is_due and not may_start
     reason = stoppers.DaemonStoppingReason.FILTERS_MISMATCH
-    if finalizers.is_deletion_ongoing(living.body):
+    if finalizers.is_deletion_ongoing(daemons.body):
         reason = stoppers.DaemonStoppingReason.RESOURCE_DELETED
-    served.site.spawner.adjust(living, matching, may_start=may_start, reason=reason)
+    served.site.spawner.adjust(daemons, matching, may_start=may_start, reason=reason)
 
 
 def forget(site: sites.Site, memory: inventory.Memory) -> None:
     """
     Stop all daemons and timers of an object that no longer exists; they keep its last known state.
     """
-    if memory.lives is not None:
-        site.spawner.forget(memory.lives, stoppers.DaemonStoppingReason.RESOURCE_DELETED)
-        memory.lives = None
+    if memory.daemons is not None:
+        site.spawner.forget(memory.daemons, stoppers.DaemonStoppingReason.RESOURCE_DELETED)
+        memory.daemons = None
 
 
-def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
+def _begin(place: '_Place', batch: queueing.Batch) -> tasks.ObjectDaemons:
     """Start with no daemons, or with the daemons still stopping since the object was last known."""
     key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
-    living = place.served.site.spawner.recall(key)
-    if living is None:
-        return lives.Lives(
+    daemons = place.served.site.spawner.recall(key)
+    if daemons is None:
+        return tasks.ObjectDaemons(
             key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock()
         )
-    living.memo, living.place, living.is_forgotten = memo, place, False
-    return living
+    daemons.memo, daemons.place, daemons.is_forgotten = memo, place, False
+    return daemons
 
 
-def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCause:
+def _build_cause(served: sites.Served, daemons: tasks.ObjectDaemons) -> causes.SpawningCause:
     site = served.site
     return causes.SpawningCause(
-        logger=loggers.ObjectLogger(body=living.body, settings=site.settings),
-        memo=living.memo,
+        logger=loggers.ObjectLogger(body=daemons.body, settings=site.settings),
+        memo=daemons.memo,
         indices=site.indices,
         resource=served.resource,
         selectors=served.selectors,
-        body=living.body,
+        body=daemons.body,
         patch=patches.Patch(),
     )
 
 
-def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Memory) -> bool:
+def _is_changed(
+    served: sites.Served, daemons: tasks.ObjectDaemons, memory: inventory.Memory
+) -> bool:
     """Return whether the object differs from its last handled state, or has no such state."""
     idle = [
         handler
@@ -118,7 +122,7 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
     if not idle:
         return False
     view = views.View(
-        served, cast(bodies.RawBody, dict(living.body)), inventory.Memory(memory.memo)
+        served, cast(bodies.RawBody, dict(daemons.body)), inventory.Memory(memory.memo)
     )
     return view.old is None or bool(diffs.diff(view.old, view.new))
 

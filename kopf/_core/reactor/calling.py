@@ -10,7 +10,7 @@ from typing import Any
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import ids, patches
 from kopf._core.actions import execution, outcomes, progression
-from kopf._core.engines import complaints
+from kopf._core.engines.events import failure_events
 from kopf._core.intents import causes, handlers, reasons
 from kopf._core.reactor import (
     circles,
@@ -40,7 +40,7 @@ class Caller:
             lifecycle=self.site.lifecycle,
             extras=_adjust,
             meter=self.site.context.meter,
-            complain=complaints.complain,
+            complain=failure_events.complain,
         )
 
     async def run(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from kopf._core.actions import application, breakers
-from kopf._core.engines import posting
+from kopf._core.engines.events import posting
 from kopf._core.reactor import decisions, inventory, views
 
 

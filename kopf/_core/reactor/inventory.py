@@ -16,7 +16,7 @@ from typing import Any, NewType
 
 from kopf._cogs.structs import bodies, ids, patches, references
 from kopf._core.actions import breakers, throttlers
-from kopf._core.engines import lives as lives_
+from kopf._core.engines.daemons import tasks
 from kopf._core.reactor import cycles
 
 Key = NewType('Key', str)
@@ -138,7 +138,7 @@ class Memory:
     # Set if the object was handled several times with no changes by other writers.
     breaker: breakers.Breaker | None = None
     refusals: int = 0  # how many times in a row our changes were based on an outdated version
-    lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
+    daemons: tasks.ObjectDaemons | None = None  # the daemons and timers, if there can be any
 
     def expect(self, version: str, deadline: float, body: bodies.RawBody | None = None) -> None:
         """

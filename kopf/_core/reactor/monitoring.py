@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients import watching
 from kopf._core.actions import execution, threads
-from kopf._core.engines import activities, endpoints, healths, memberships, pauses, peering, probes
-from kopf._core.engines import admission as admission_
+from kopf._core.engines.activities import operator_handlers
+from kopf._core.engines.admission import runner
+from kopf._core.engines.peering import joining, keepalive, pauses
+from kopf._core.engines.probing import endpoints, health, probe_handlers
 from kopf._core.intents import causes
 from kopf._core.reactor import observation, orchestration, sites
 
 if TYPE_CHECKING:
-    from kopf._core.engines import probing
+    from kopf._core.engines.probing import server
 
 Streams = Mapping[orchestration.Key, watching.StreamState]
 
@@ -33,19 +35,19 @@ class Monitor:
         streams: Streams,
         pauses: pauses.Pauses,
         pulse: pulses.Pulse,
-        admission: admission_.Admission,
+        admission: runner.Admission,
     ) -> None:
         self._site, self._insights, self._streams = site, insights, streams
         self._pauses, self._pulse, self._admission = pauses, pulse, admission
-        self._prober: probes.Prober | None = None
-        self._server: probing.Server | None = None
+        self._prober: probe_handlers.Prober | None = None
+        self._server: server.Server | None = None
 
     async def serve(self, endpoint: endpoints.Endpoint | None) -> None:
         """Start the server of probes, if configured. Raises `EndpointError` if it cannot."""
         if endpoint is None:
             return
         # These modules load libraries that no other module needs.
-        from kopf._core.engines import metrics, probing
+        from kopf._core.engines.probing import metrics, server
 
         self._prober = self._make_prober()
         exposition = metrics.Exposition(
@@ -54,17 +56,17 @@ class Monitor:
                 pulse=self._pulse,
                 indices=self._site.indexers.indices,
                 get_streams=self._iter_streams,
-                get_lives=lambda: self._site.spawner,
+                get_daemons=lambda: self._site.spawner,
                 get_pauses=self._iter_scopes_of_pauses,
                 clock=_read_clock,
             )
         )
-        self._server = probing.Server(
+        self._server = server.Server(
             endpoint,
             {
-                probing.READINESS_PATH: probing.build_readiness_page(self.examine),
-                probing.METRICS_PATH: probing.build_metrics_page(exposition.expose),
-                endpoint.path: probing.build_liveness_page(self._prober, self.examine),
+                server.READINESS_PATH: server.build_readiness_page(self.examine),
+                server.METRICS_PATH: server.build_metrics_page(exposition.expose),
+                endpoint.path: server.build_liveness_page(self._prober, self.examine),
             },
         )
         await self._server.start()
@@ -76,15 +78,15 @@ class Monitor:
         if self._prober is not None:
             await self._prober.close()
 
-    def examine(self) -> healths.Vitals:
+    def examine(self) -> health.Vitals:
         """Collect the current state of the operator."""
         insights = self._insights
         wanted = orchestration.select_keys(insights.resources, insights.namespaces)
         # Their streams have ended on purpose.
         paused = {key for key in self._streams if self._pauses.is_paused(key.namespace)}
-        return healths.Vitals(
+        return health.Vitals(
             now=_read_clock(),
-            limits=healths.choose_limits(self._site.settings),
+            limits=health.choose_limits(self._site.settings),
             streams={str(key): state for key, state in self._streams.items() if key not in paused},
             observers={repr(resource): state for resource, state in self._iter_observers()},
             missing=[str(key) for key in wanted if key not in self._streams],
@@ -105,12 +107,12 @@ class Monitor:
         if not self._admission.is_ready:
             yield 'admission', 'the webhook server is not reachable yet'
         for namespace, reason in self._pauses:
-            if reason == peering.UNDECIDED:
+            if reason == joining.UNDECIDED:
                 where = (
                     'peering' if namespace is None else f'peering in the namespace {namespace!r}'
                 )
                 yield where, 'paused, as it is not known yet if there are other operators'
-            elif isinstance(reason, memberships.Member) and reason.is_awaited:
+            elif isinstance(reason, keepalive.Member) and reason.is_awaited:
                 yield (
                     str(reason.membership),
                     'paused, as it does not exist, or is not permitted to be watched',
@@ -125,9 +127,9 @@ class Monitor:
     def _iter_scopes_of_pauses(self) -> Iterator[str]:
         return (member.membership.scope for member in self._iter_pauses())
 
-    def _iter_pauses(self) -> Iterator[memberships.Member]:
+    def _iter_pauses(self) -> Iterator[keepalive.Member]:
         """Iterate over the memberships that cause the current pauses."""
-        return (reason for _, reason in self._pauses if isinstance(reason, memberships.Member))
+        return (reason for _, reason in self._pauses if isinstance(reason, keepalive.Member))
 
     def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:
         pairs = [
@@ -142,9 +144,9 @@ class Monitor:
         yield from ((repr(key.resource), state) for key, state in self._streams.items())
         yield from ((repr(resource), state) for resource, state in self._iter_observers())
 
-    def _make_prober(self) -> probes.Prober:
+    def _make_prober(self) -> probe_handlers.Prober:
         site = self._site
-        cause = activities.build_cause(
+        cause = operator_handlers.build_cause(
             causes.Activity.PROBE, settings=site.settings, memo=site.memo, indices=site.indices
         )
         env = execution.Environment(
@@ -154,7 +156,9 @@ class Monitor:
             meter=site.context.meter,
             executor=threads.OwnThreads(f'kopf {cause.activity}'),
         )
-        return probes.Prober(site.registry._activities.select(causes.Activity.PROBE), cause, env)
+        return probe_handlers.Prober(
+            site.registry._activities.select(causes.Activity.PROBE), cause, env
+        )
 
 
 def _read_clock() -> float:

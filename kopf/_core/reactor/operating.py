@@ -24,20 +24,14 @@ from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import versions
 from kopf._cogs.structs import credentials, references, selectors, vaults
 from kopf._core.actions import execution, lifecycles
-from kopf._core.engines import (
-    activities,
-    admission,
-    authentication,
-    daemons,
-    endpoints,
-    indexing,
-    pauses,
-    peering,
-    peers,
-    posters,
-    posting,
-    reviewers,
-)
+from kopf._core.engines.activities import authentication, operator_handlers
+from kopf._core.engines.admission import reviewer as reviewer_
+from kopf._core.engines.admission import runner
+from kopf._core.engines.daemons import spawning
+from kopf._core.engines.events import posting, recorder
+from kopf._core.engines.indexing import indexers as indexers_
+from kopf._core.engines.peering import joining, pauses, ranking
+from kopf._core.engines.probing import endpoints
 from kopf._core.intents import arguments, causes, registries
 from kopf._core.reactor import (
     inventory,
@@ -97,12 +91,12 @@ class Operator:
             gates=limits.get_common_gates(),
             now=self.now,
         )
-        indexers = indexing.Indexers(
+        indexers = indexers_.Indexers(
             plan.registry, plan.settings, self.now, meter=self.context.meter
         )
         # Of the namespaces, or of the whole operator.
         self.pauses = pauses.Pauses(self._pause_or_resume)
-        self.spawner = daemons.Spawner(
+        self.spawner = spawning.Spawner(
             self.context, now=self.now, indices=indexers.indices, pauses=self.pauses
         )
         self.site = sites.Site(
@@ -121,18 +115,18 @@ class Operator:
         )
         # Rings when a resource is listed, or no longer needs to be listed.
         self.listed = bells.Bell()
-        self.poster = posters.Poster(self.context)
+        self.poster = recorder.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
         # Includes the watchers that have ended but are not retired.
         self.watchers: dict[orchestration.Key, streams.Watcher] = {}
-        self.peering = peering.Peering(
+        self.peering = joining.Peering(
             context=self.context,
             scope=plan.insights,
             pauses=self.pauses,
             identity=self._detect_identity(),
         )
         # Reviews cannot wait for other handlers.
-        self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)
+        self.reviewing_threads = pools.OwnPool(reviewer_.THREADS_LIMIT)
         self.admission = self._make_admission()
         self.is_started = False  # whether the startup handlers have succeeded
         self.is_indexed = False  # whether the indices were filled at least once, or there are none
@@ -197,14 +191,14 @@ class Operator:
             admission=self.admission,
         )
 
-    def _make_admission(self) -> admission.Admission:
+    def _make_admission(self) -> runner.Admission:
         env = execution.Environment(
             settings=self.plan.settings,
             now=self.now,
             meter=self.context.meter,
             executor=self.reviewing_threads,
         )
-        reviewer = reviewers.Reviewer(
+        reviewer = reviewer_.Reviewer(
             self.plan.registry,
             scope=self.plan.insights,
             memos=self.site,
@@ -212,7 +206,7 @@ class Operator:
             env=env,
             is_ready=self._is_reviewable,
         )
-        return admission.Admission(
+        return runner.Admission(
             reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready
         )
 
@@ -242,7 +236,7 @@ class Operator:
 
     def _is_reviewable(self) -> bool:
         """Return whether resources are known and, unless paused for others, indices are filled."""
-        is_decided = all(reason != peering.UNDECIDED for _, reason in self.pauses)
+        is_decided = all(reason != joining.UNDECIDED for _, reason in self.pauses)
         is_paused_for_others = self.pauses.whole.is_on and is_decided
         return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
 
@@ -308,14 +302,14 @@ class Operator:
         """
         try:
             await self._run_activity(causes.Activity.CLEANUP)
-        except activities.ActivityError as error:
+        except operator_handlers.ActivityError as error:
             if exc is None:
                 raise
             logger.error('%s', error)
 
     async def _run_activity(self, activity: causes.Activity) -> None:
         plan = self.plan
-        await activities.run_activity(
+        await operator_handlers.run_activity(
             activity=activity,
             registry=plan.registry,
             settings=plan.settings,
@@ -446,11 +440,11 @@ class Operator:
             self.spawner.pause(namespace)
             self.listed.ring()
 
-    def _detect_identity(self) -> peers.Identity:
+    def _detect_identity(self) -> ranking.Identity:
         tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))
-        return peers.Identity(
+        return ranking.Identity(
             self.plan.identity
-            or peers.detect_identity(environ=os.environ, now=self.now(), tail=tail)
+            or ranking.detect_identity(environ=os.environ, now=self.now(), tail=tail)
         )
 
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:

@@ -96,7 +96,7 @@ class Processor:
         memory = self._recall(batch)
         if self.site.memories.has_versions(self.served.resource):
             self._note_handled(batch, memory)
-        if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
+        if memory.throttle is not None or memory.daemons is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
             self._forget(batch, memory)

@@ -19,7 +19,7 @@ from kopf._cogs.aiokits import flags
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import memos, references, vaults
 from kopf._core.actions import lifecycles, signatures
-from kopf._core.engines import endpoints
+from kopf._core.engines.probing import endpoints
 from kopf._core.intents import registries
 from kopf._core.reactor import inventory, observation, operating, stopping
 

@@ -13,7 +13,8 @@ from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references, selectors
 from kopf._core.actions import lifecycles
-from kopf._core.engines import daemons, indexing
+from kopf._core.engines.daemons import spawning
+from kopf._core.engines.indexing import indexers as indexers_
 from kopf._core.intents import registries
 from kopf._core.reactor import inventory
 
@@ -29,8 +30,8 @@ class Site:
     memo: Any
     now: clocks.Now
     lifecycle: lifecycles.LifecycleFn
-    indexers: indexing.Indexers
-    spawner: daemons.Spawner
+    indexers: indexers_.Indexers
+    spawner: spawning.Spawner
 
     @property
     def indices(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients import signals, watching
 from kopf._cogs.structs import bodies, references
-from kopf._core.engines import indexing
+from kopf._core.engines.indexing import indexers
 from kopf._core.intents import handlers
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
 
@@ -194,7 +194,7 @@ class Watcher:
                 body, self._served.resource, memo=site.memo, is_initial=event['type'] is None
             )
             await site.indexers.index(
-                indexing.Sighting(
+                indexers.Sighting(
                     inventory.identify(body),
                     self._served.resource,
                     self._served.selectors,

@@ -70,7 +70,7 @@ class View:
             outbox=memory.outbox,
             patch=patches.Patch() if patch is None else patch,
             is_accompanied=is_accompanied,
-            is_alive=memory.lives is not None and memory.lives.is_alive,
+            is_alive=memory.daemons is not None and memory.daemons.is_alive,
             is_fresh=is_fresh,
             site=site,
             persistence=site.settings.persistence,

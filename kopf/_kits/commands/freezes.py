@@ -87,17 +87,17 @@ def freeze(
     \b
     kopf freeze --all-namespaces --peering=default --lifetime=600 --message="An upgrade."
     """
-    from kopf._core.engines import peers
+    from kopf._core.engines.peering import ranking
 
-    if lifetime > peers.LONGEST_LIFETIME:
+    if lifetime > ranking.LONGEST_LIFETIME:
         logger.warning(
             'Operators pause for %d s at most, not for %d s. To pause them for longer, repeat the command '
             'before that time is over.',
-            peers.LONGEST_LIFETIME,
+            ranking.LONGEST_LIFETIME,
             lifetime,
         )
     chosen_priority = PRIORITY if priority is None else priority
-    _order(controls, chosen, peers.Record(chosen_priority, lifetime, message=message or ''))
+    _order(controls, chosen, ranking.Record(chosen_priority, lifetime, message=message or ''))
 
 
 @click.command

@@ -15,7 +15,8 @@ from kopf._cogs.aiokits import clocks
 from kopf._cogs.clients import errors, limits, listing, patching, requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, memos, references, vaults
-from kopf._core.engines import authentication, peering, peers
+from kopf._core.engines.activities import authentication
+from kopf._core.engines.peering import joining, ranking
 from kopf._core.intents import registries
 from kopf._core.reactor import observation
 from kopf._kits.commands import options
@@ -40,7 +41,7 @@ class Order:
     identity: str | None  # detected if None
     clusterwide: bool
     patterns: Sequence[str]
-    record: peers.Record | None  # without its time; None to remove the record
+    record: ranking.Record | None  # without its time; None to remove the record
 
 
 def execute(order: Order, controls: options.CLIControls) -> None:
@@ -95,14 +96,14 @@ def _make_settings() -> settings_.OperatorSettings:
 
 async def _write(order: Order, context: requests.Context) -> None:
     """Write to the existing objects. Raises `Failure` if any is missing: none is created."""
-    resource = await peering.find_resource(context, clusterwide=order.clusterwide)
+    resource = await joining.find_resource(context, clusterwide=order.clusterwide)
     if resource is None:
         raise Failure(
             'The cluster has no peerings of this scope. Apply the peering.yaml of the framework first.'
         )
-    identity = peers.Identity(order.identity) if order.identity else peers.detect_user()
+    identity = ranking.Identity(order.identity) if order.identity else ranking.detect_user()
     record = order.record and dataclasses.replace(order.record, lastseen=context.now())
-    patch = peers.build_patch(identity, record)
+    patch = ranking.build_patch(identity, record)
     missing: list[str] = []
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'

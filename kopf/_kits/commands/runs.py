@@ -231,7 +231,8 @@ def operate(
 ) -> None:
     """Run the operator until it ends, unless the process was interrupted before the start."""
     from kopf._cogs.structs import credentials, reviews
-    from kopf._core.engines import activities, endpoints
+    from kopf._core.engines.activities import operator_handlers
+    from kopf._core.engines.probing import endpoints
     from kopf._core.intents import arguments
     from kopf._core.reactor import operating, running, stopping
 
@@ -245,7 +246,7 @@ def operate(
             running.run(loop=loop, **given, **chosen)
         except (
             credentials.LoginError,
-            activities.ActivityError,
+            operator_handlers.ActivityError,
             arguments.SignatureError,
             operating.SettingsError,
             endpoints.EndpointError,
@@ -292,7 +293,7 @@ def _choose_scope(chosen: dict[str, Any], *, is_sandboxed: bool) -> None:
 
 
 def _check_liveness(url: str | None) -> None:
-    from kopf._core.engines import endpoints
+    from kopf._core.engines.probing import endpoints
 
     try:
         if url:

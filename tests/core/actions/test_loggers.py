@@ -251,7 +251,7 @@ def test_default_format_is_full_and_with_no_prefix(console, object_logger):
     [
         pytest.param('kopf.objects', 'kopf.objects', id='short'),
         pytest.param('kopf._core.reactor.operating', 'reactor.operating', id='last-parts'),
-        pytest.param('kopf._core.engines.authentication', 'authentication', id='last-part'),
+        pytest.param('kopf._core.engines.admission.registration', 'registration', id='last-part'),
         pytest.param('kopf.activities.startup', 'activities.startup', id='activity'),
         pytest.param('a.twenty.characters.x', 'twenty.characters.x', id='too-long-by-one'),
         pytest.param('some.twenty.letters1', 'some.twenty.letters1', id='exact'),

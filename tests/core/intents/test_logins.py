@@ -285,7 +285,9 @@ def is_in_a_minute(moment: datetime.datetime) -> bool:
             'The auth-provider in the user .* has no token',
             id='provider',
         ),
-        pytest.param({'as': 'someone'}, 'impersonation .* not supported', id='impersonation'),
+        pytest.param(
+            {'as': 'someone'}, 'asks for impersonation .* not supported', id='impersonation'
+        ),
         pytest.param(
             {
                 'exec': {

@@ -80,8 +80,8 @@ def look(settings):
             memories=inventory.Memories(),
         )
         served = sites.Served(site, RESOURCE, lambda resource: None)
-        lives = types.SimpleNamespace(is_alive=is_alive)
-        return views.View(served, body, inventory.Memory(kopf.Memo(), lives=lives, **kwargs))
+        daemons = types.SimpleNamespace(is_alive=is_alive)
+        return views.View(served, body, inventory.Memory(kopf.Memo(), daemons=daemons, **kwargs))
 
     return look
 

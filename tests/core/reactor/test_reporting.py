@@ -9,7 +9,7 @@ import pytest
 import kopf
 from kopf._cogs.structs import diffs
 from kopf._core.actions import application, loggers, outcomes, progression
-from kopf._core.engines import posting
+from kopf._core.engines.events import posting
 from kopf._core.intents import reasons
 from kopf._core.reactor import reporting
 

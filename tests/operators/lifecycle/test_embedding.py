@@ -12,7 +12,7 @@ from clusters import build_crd, build_object, wait_until
 import kopf
 import kopf.testing
 from kopf._cogs.structs import credentials, vaults
-from kopf._core.engines import activities
+from kopf._core.engines.activities import operator_handlers
 from kopf._core.reactor import inventory, operating
 
 
@@ -115,7 +115,7 @@ async def test_failed_startup_is_raised_with_no_requests_to_the_cluster(
     cluster.sandbox.requests.clear()
     operator = await run_operator()
 
-    with pytest.raises(activities.ActivityError, match='boo!') as caught:
+    with pytest.raises(operator_handlers.ActivityError, match='boo!') as caught:
         await operator.task
 
     assert 'failing_fn' in str(caught.value)
@@ -135,7 +135,7 @@ async def test_startup_that_is_cancelled_from_the_inside_is_not_a_silent_exit(
 
     operator = await run_operator()
 
-    with pytest.raises(activities.ActivityError, match='was cancelled'):
+    with pytest.raises(operator_handlers.ActivityError, match='was cancelled'):
         await asyncio.wait_for(operator.task, timeout=1000)
 
 
@@ -340,7 +340,7 @@ async def test_failed_cleanup_is_raised_after_all_of_its_handlers(
     operator = await run_operator()
     operator.stop_flag.set()
 
-    with pytest.raises(activities.ActivityError, match='boo!'):
+    with pytest.raises(operator_handlers.ActivityError, match='boo!'):
         await operator.task
     assert calls == ['cleanup', 'sync-cleanup', 'last']
 
@@ -518,7 +518,7 @@ async def test_failed_operator_does_not_affect_the_others(
 
     await run_operator()
     failed = await run_operator(registry=other, settings=kopf.OperatorSettings())
-    with pytest.raises(activities.ActivityError):
+    with pytest.raises(operator_handlers.ActivityError):
         await failed.task
     await cluster.create()
 

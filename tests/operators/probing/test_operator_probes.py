@@ -14,7 +14,7 @@ from peerings import build_peering, build_peering_crd, build_record
 
 import kopf
 from kopf._cogs.aiokits import pulses
-from kopf._core.engines import endpoints, healths
+from kopf._core.engines.probing import endpoints, health
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ async def test_operator_is_dead_when_its_streams_fail_for_long(
     since = virtual_time.elapsed
     text = await site.wait_until('/healthz', 503, timeout=2000, period=5)
 
-    assert virtual_time.elapsed - since == pytest.approx(healths.DEATH_TIMEOUT, rel=0.2)
+    assert virtual_time.elapsed - since == pytest.approx(health.DEATH_TIMEOUT, rel=0.2)
     assert any(
         'kopfexamples.v1.kopf.dev: failing for 6' in problem
         for problem in json.loads(text)['problems']
@@ -303,7 +303,7 @@ async def test_operator_is_dead_when_nothing_comes_out_of_a_stream(
     await run_operator(liveness_endpoint=site.url)
     text = await site.wait_until('/healthz', 503, timeout=2000, period=5)
 
-    assert virtual_time.elapsed > healths.DEATH_TIMEOUT
+    assert virtual_time.elapsed > health.DEATH_TIMEOUT
     assert 'kopfexamples.v1.kopf.dev: silent for' in text
     is_stuck.set()
 

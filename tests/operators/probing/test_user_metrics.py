@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 import kopf.testing
-from kopf._core.engines import metrics
+from kopf._core.engines.probing import metrics
 
 FILE = """
     import kopf

@@ -1,0 +1,3 @@
+"""
+Admission: the handlers that review requests to the API, and the webhooks that lead to them.
+"""

@@ -1,0 +1,3 @@
+"""
+Daemons: the functions that run beside an object while it exists, and the timers of objects.
+"""

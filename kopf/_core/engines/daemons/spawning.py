@@ -1,0 +1,301 @@
+"""
+Spawning: starts the daemons and timers of objects, and calls their functions.
+
+They are started and stopped by the events of the objects, and stopped when the operator pauses or
+exits. Unless stated otherwise, timers count as daemons here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+from kopf._cogs.aiokits import bells, clocks, turns
+from kopf._cogs.clients import errors, patching, requests
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import credentials, patches, references
+from kopf._core.actions import application, execution, loggers, outcomes, progression, threads
+from kopf._core.engines.daemons import tasks
+from kopf._core.engines.events import failure_events
+from kopf._core.engines.peering import pauses
+from kopf._core.intents import causes, handlers, stoppers
+
+logger = logging.getLogger(__package__)
+
+EXTRA_TIMEOUT = 5.0
+"""
+Seconds after the daemons' own stopping times, before they are cancelled when the operator exits.
+"""
+
+REFUSAL_TIMEOUT = 10.0
+"""Seconds for cancelled daemons to clean up and end, before they are abandoned."""
+
+
+class Spawner(tasks.Crew):
+    """All daemons and timers of the objects of one operator. Belongs to its event loop."""
+
+    def __init__(
+        self,
+        context: requests.Context,
+        *,
+        now: clocks.Now,
+        indices: Mapping[str, Any],
+        pauses: pauses.Pauses,
+    ) -> None:
+        self.settings: settings_.OperatorSettings = context.settings
+        self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
+        self._all: set[tasks.SpawnedTask[Any]] = set()
+        # Of forgotten objects, while any of their daemons still run.
+        self._orphans: dict[Hashable, tasks.ObjectDaemons] = {}
+        self._bell = bells.Bell()
+        self._is_exiting = False
+
+    def __len__(self) -> int:
+        """Return the number of daemons and timers, including those stopping or abandoned."""
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[tasks.SpawnedTask[Any]]:
+        return iter(self._all)
+
+    @property
+    def is_exiting(self) -> bool:
+        """Whether no more daemons can be started."""
+        return self._is_exiting
+
+    def adjust(
+        self,
+        daemons: tasks.ObjectDaemons,
+        matching: Iterable[handlers.SpawningHandler],
+        *,
+        reason: stoppers.DaemonStoppingReason,
+        may_start: bool,
+    ) -> None:
+        """
+        Stop the daemons that should no longer run, and start the missing ones if allowed.
+
+        Daemons being stopped count as running: they will be started again by a later event.
+        """
+        wanted = {tasks.identify(handler): handler for handler in matching}
+        for key, task in list(daemons.running.items()):
+            if key not in wanted:
+                task.stop(reason)
+        if may_start and not self._is_exiting and not self._is_paused(daemons):
+            for key, handler in wanted.items():
+                if key not in daemons.running and key not in daemons.finished:
+                    self._start(handler, daemons)
+
+    def forget(self, daemons: tasks.ObjectDaemons, reason: stoppers.DaemonStoppingReason) -> None:
+        """
+        Stop all daemons of an object that is deleted or no longer served.
+
+        If the operator is exiting, they are stopped later, together with those of all objects.
+        """
+        daemons.is_forgotten = True
+        if daemons.running:
+            self._orphans[daemons.key] = daemons
+        if not self._is_exiting:
+            for task in list(daemons.running.values()):
+                task.stop(reason)
+
+    def recall(self, key: Hashable) -> tasks.ObjectDaemons | None:
+        """Find the running daemons of an object that was forgotten, but has appeared again."""
+        return self._orphans.pop(key, None)
+
+    def pause(self, namespace: references.Namespace) -> None:
+        """
+        Stop all daemons in the namespace, or everywhere if the whole operator pauses.
+
+        Nothing is started there during the pause; afterwards, daemons are started by events of the
+        objects.
+        """
+        for task in list(self._all):
+            if namespace is None or _get_namespace(task.daemons) == namespace:
+                task.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
+
+    def begin_exit(self) -> None:
+        """Start no daemons from now on."""
+        self._is_exiting = True
+
+    async def stop(self) -> None:
+        """
+        Stop all daemons because the operator exits: first request them to stop, then cancel them.
+
+        Cancelled daemons get a few seconds to end, and are then abandoned; functions in threads are
+        abandoned immediately. Whenever this wait is cancelled, all daemons are cancelled
+        immediately and awaited for a short time.
+        """
+        self.begin_exit()
+        for task in list(self._all):
+            task.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
+        timeout = max((task.grace for task in self._all), default=0) + EXTRA_TIMEOUT
+        try:
+            if self._all:
+                logger.info(
+                    'Waiting for %d daemons and timers to exit, for %s s at most: %s.',
+                    len(self._all),
+                    timeout,
+                    self._list_names(),
+                )
+            async with asyncio.timeout(timeout):
+                await self._wait_until_empty()
+        except TimeoutError:
+            logger.warning(
+                '%d daemons and timers have not exited in %s s, and are cancelled: %s.',
+                len(self._all),
+                timeout,
+                self._list_names(),
+            )
+        finally:
+            await self._cancel_all()
+
+    async def _cancel_all(self) -> None:
+        """Cancel all daemons and wait a bit; if cancelled, cancel them again and keep waiting."""
+        for task in list(self._all):
+            task.cancel()
+        try:
+            async with asyncio.timeout(REFUSAL_TIMEOUT):
+                await self._wait_until_empty()
+        except TimeoutError:
+            logger.warning(
+                '%d daemons and timers refuse to end, and are left as they are: %s.',
+                len(self._all),
+                self._list_names(),
+            )
+        except asyncio.CancelledError:
+            await self._cancel_all()
+            raise
+
+    def _is_paused(self, daemons: tasks.ObjectDaemons) -> bool:
+        return self._pauses.is_any and self._pauses.is_paused(_get_namespace(daemons))
+
+    async def _wait_until_empty(self) -> None:
+        while self._all:
+            await self._bell.wait()
+
+    def _list_names(self) -> str:
+        return ', '.join(sorted({str(task.handler.id) for task in self._all}))
+
+    def _start(self, handler: handlers.SpawningHandler, daemons: tasks.ObjectDaemons) -> None:
+        task: tasks.SpawnedTask[Any]
+        if isinstance(handler, handlers.DaemonHandler):
+            task = tasks.DaemonTask(handler, daemons, self)
+        elif isinstance(handler, handlers.TimerHandler):
+            task = tasks.TimerTask(handler, daemons, self)
+        else:
+            raise TypeError(f'It is neither a daemon nor a timer: {handler!r}.')
+        daemons.running[task.key] = task
+        self._all.add(task)
+        task.start()
+
+    def remove(self, task: tasks.SpawnedTask[Any]) -> None:
+        self._all.discard(task)
+        if task.is_pausing and not self._is_paused(task.daemons):
+            # The events received after the pause have found it still stopping.
+            task.daemons.is_due = True
+        if task.daemons.is_forgotten and not task.daemons.running:
+            self._orphans.pop(task.daemons.key, None)
+        self._bell.ring()
+
+    async def call(
+        self, task: tasks.SpawnedTask[Any], state: progression.HandlerState
+    ) -> outcomes.Outcome:
+        task.patch = patches.Patch() if task.patch is None else task.patch
+        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
+        with turns.Turn() as turn:
+            outcome = await execution.run_attempt(task.handler, cause, state, env)
+        task.is_fresh = not turn.is_over
+        return outcome
+
+    async def save(self, task: tasks.SpawnedTask[Any], outcome: outcomes.Outcome) -> None:
+        """Send the function's changes; keep those refused for this version for the next call."""
+        patch = task.patch
+        if patch is None:
+            return
+        if outcome.result is not None and not task.is_interrupted:
+            patch.status[task.handler.id] = outcome.result
+        if patch:
+            await self._apply(task, patch, is_last=outcome.final)
+        task.patch = patch if patch else None
+
+    def advance(
+        self, state: progression.HandlerState, outcome: outcomes.Outcome
+    ) -> progression.HandlerState:
+        return state.with_outcome(outcome, now=self._now())
+
+    def get_initial_delay(self, task: tasks.SpawnedTask[Any]) -> float | None:
+        delay: handlers.InitialDelay | None = task.handler.initial_delay
+        if delay is None or isinstance(delay, int | float):
+            return delay
+        task.patch = patches.Patch() if task.patch is None else task.patch
+        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
+        try:
+            kwargs = execution.build_kwargs(
+                execution.begin(task.handler, None, self._now()), cause, env
+            )
+            seconds = task.handler.call_back(delay, kwargs=kwargs)
+            return None if seconds is None else float(seconds)
+        except Exception:
+            cause.logger.exception(
+                'The initial delay of %s has failed; there is no delay then.', task.handler
+            )
+            return None
+
+    def get_logger(self, task: tasks.SpawnedTask[Any]) -> tasks.Logger:
+        return loggers.ObjectLogger(body=task.daemons.body, settings=self.settings)
+
+    def _build_environment(self, task: tasks.SpawnedTask[Any]) -> execution.Environment:
+        executor: threads.OwnThreads | None = None
+        if isinstance(task.handler, handlers.DaemonHandler) and not task.is_async:
+            executor = threads.OwnThreads(f'{task.handler.id} of {task.daemons.body.metadata.name}')
+        return execution.Environment(
+            settings=self.settings,
+            now=self._now,
+            executor=executor,
+            meter=self._context.meter,
+            complain=failure_events.complain,
+        )
+
+    def _build_cause(
+        self, task: tasks.SpawnedTask[Any], patch: patches.Patch
+    ) -> causes.SpawningCause:
+        place = task.daemons.place
+        return causes.SpawningCause(
+            logger=self.get_logger(task),
+            memo=task.daemons.memo,
+            indices=self._indices,
+            resource=place.resource,
+            selectors=place.selectors,
+            body=task.daemons.body,
+            patch=patch,
+            stopped=task.stopped,
+        )
+
+    async def _apply(
+        self, task: tasks.SpawnedTask[Any], patch: patches.Patch, *, is_last: bool
+    ) -> None:
+        body, place, log = task.daemons.body, task.daemons.place, self.get_logger(task)
+        changes = application.Changes(
+            patches.Patch(patch), patches.Patch(), is_spared=task.is_fresh, is_persistent=is_last
+        )
+        target = patching.identify(place.resource, body)
+        try:
+            applied = await application.apply_changes(
+                target, changes, body, context=self._context, logger=log
+            )
+        except (errors.RequestError, credentials.LoginError) as error:
+            log.error(
+                'The changes made by %s could not be applied, and will be with the next ones: %s',
+                task.handler,
+                error,
+            )
+            return
+        patch.clear()
+        patch.update(applied.unsent)
+        patch.fns.extend(applied.fns)
+        if applied.body is not None:
+            place.note_patched(body, applied.body)
+
+
+def _get_namespace(daemons: tasks.ObjectDaemons) -> references.Namespace:
+    namespace = daemons.body.metadata.namespace
+    return None if namespace is None else references.NamespaceName(namespace)

@@ -1,0 +1,3 @@
+"""
+Indexing: in-memory values of objects by keys of the users' choice.
+"""

@@ -1,0 +1,3 @@
+"""
+Probing: the health and the metrics of the operator, and the HTTP server that reports them.
+"""
