@@ -65,6 +65,12 @@ class Operator:
         settings: settings_.OperatorSettings | None = None,
         **options: Any,
     ) -> None:
+        for path in paths:
+            if not isinstance(path, str | os.PathLike):
+                raise TypeError(
+                    f'Files with handlers are given by their paths, not as {path!r}. '
+                    f'A registry is given by its name: registry=...'
+                )
         self._sandbox, self._paths = sandbox, paths
         self._registry, self._settings, self._options = registry, settings, options
         self._stop_flag: flags.Flag = options.setdefault('stop_flag', asyncio.Event())

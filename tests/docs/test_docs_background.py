@@ -3,22 +3,9 @@ The examples of the pages on daemons and timers do what the pages say.
 """
 
 import pytest
-from doc_operators import DATABASES, build_database, write_operator
+from doc_operators import DATABASES, build_database
 
 pytestmark = pytest.mark.kopf_sandbox(apply=[DATABASES])
-
-
-@pytest.fixture
-def run(kopf_simulation, tmp_path):
-    def run(page, *functions):
-        return kopf_simulation.run(write_operator(tmp_path / 'operator.py', page, *functions))
-
-    return run
-
-
-@pytest.fixture
-def read(capsys):
-    return lambda: capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.guarantee('DMN-002', 'DMN-010', 'DMN-015')

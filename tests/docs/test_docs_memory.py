@@ -34,11 +34,6 @@ def run(kopf_simulation, tmp_path):
     return run
 
 
-@pytest.fixture
-def read(capsys):
-    return lambda: capsys.readouterr().out.splitlines()
-
-
 @pytest.mark.guarantee('MEM-002', 'MEM-004')
 def test_every_object_has_its_own_memo(kopf_simulation, run, read):
     run('memos', 'count_events')

@@ -4,24 +4,11 @@ The examples of the pages on arguments, filters, errors and results do what the 
 
 import doc_blocks
 import pytest
-from doc_operators import DATABASES, build_database, write_operator
+from doc_operators import DATABASES, build_database
 
 import kopf
 
 pytestmark = pytest.mark.kopf_sandbox(apply=[DATABASES])
-
-
-@pytest.fixture
-def run(kopf_simulation, tmp_path):
-    def run(page, *functions):
-        return kopf_simulation.run(write_operator(tmp_path / 'operator.py', page, *functions))
-
-    return run
-
-
-@pytest.fixture
-def read(capsys):
-    return lambda: capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.guarantee('KWA-035', 'NEW-051', 'NEW-053')

@@ -10,30 +10,11 @@ import sys
 import typing
 
 import pytest
+from hierarchy_samples import OWNER, REFERENCE
 
 import kopf
 from kopf._core.actions import execution
 
-OWNER = {
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'metadata': {
-        'name': 'kopf-example-1',
-        'namespace': 'ns',
-        'uid': 'uid1',
-        'labels': {'somelabel': 'somevalue'},
-        'resourceVersion': '123',
-    },
-    'spec': {'field': 'value'},
-}
-REFERENCE = {
-    'controller': True,
-    'blockOwnerDeletion': True,
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'name': 'kopf-example-1',
-    'uid': 'uid1',
-}
 ANOTHER = {**REFERENCE, 'name': 'another', 'uid': 'uid2'}
 
 

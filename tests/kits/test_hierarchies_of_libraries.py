@@ -6,28 +6,11 @@ import kubernetes.client
 import kubernetes_asyncio.client
 import pykube
 import pytest
+from hierarchy_samples import OWNER, REFERENCE
 
 import kopf
 import kopf.testing
 
-OWNER = {
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'metadata': {
-        'name': 'kopf-example-1',
-        'namespace': 'ns',
-        'uid': 'uid1',
-        'labels': {'somelabel': 'somevalue'},
-    },
-}
-REFERENCE = {
-    'controller': True,
-    'blockOwnerDeletion': True,
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'name': 'kopf-example-1',
-    'uid': 'uid1',
-}
 ADOPTED = {
     'generateName': 'kopf-example-1-',
     'namespace': 'ns',

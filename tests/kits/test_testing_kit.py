@@ -243,6 +243,11 @@ def test_operators_are_stopped_with_the_simulation(registry):
     assert calls == ['cleanup']
 
 
+def test_registries_are_not_taken_for_files(simulation, registry):
+    with pytest.raises(TypeError, match=r'given by their paths, not as .+: registry='):
+        simulation.run(registry)
+
+
 def test_handlers_are_of_the_default_registry_if_nothing_is_given(simulation, build_object):
     @kopf.on.create('kopfexamples', id='create_fn')
     async def create_fn(**_):

@@ -162,3 +162,13 @@ def get_progress(body):
         for key, value in annotations.items()
         if key.startswith('kopf.zalando.org/') and key != LAST_HANDLED
     }
+
+
+def get_finalizers(body):
+    """Get the finalizers of an object, ours and of others."""
+    return body['metadata'].get('finalizers', [])
+
+
+def get_time():
+    """Get the time of the event loop, which is virtual in these tests."""
+    return asyncio.get_running_loop().time()

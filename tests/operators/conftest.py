@@ -7,10 +7,12 @@ to run operators: to stop them, to kill them at once as if by SIGKILL, and to st
 
 import asyncio
 import logging
+import threading
 
 import pytest
 from clusters import Cluster, build_crd
 from peerings import Town, build_peering, build_peering_crd
+from timed_notes import TimedNotes
 
 import kopf
 import kopf.testing
@@ -39,6 +41,20 @@ def registry():
 @pytest.fixture
 def settings():
     return kopf.OperatorSettings()
+
+
+@pytest.fixture
+def calls():
+    """The calls of handlers, in order: the handlers put them there, as they are or with their time."""
+    return TimedNotes()
+
+
+@pytest.fixture
+def barrier():
+    """Let sync functions wait in their threads; they are all let go in the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 class Operator:

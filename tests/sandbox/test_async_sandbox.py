@@ -9,50 +9,9 @@ import threading
 
 import aiohttp
 import pytest
+from sandbox_samples import CONFIG, CRD, EXAMPLE
 
 import kopf.testing
-
-CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1',
-    'kind': 'CustomResourceDefinition',
-    'metadata': {'name': 'kopfexamples.kopf.dev'},
-    'spec': {
-        'group': 'kopf.dev',
-        'scope': 'Namespaced',
-        'names': {
-            'kind': 'KopfExample',
-            'plural': 'kopfexamples',
-            'singular': 'kopfexample',
-            'shortNames': ['kex'],
-        },
-        'versions': [
-            {
-                'name': 'v1',
-                'served': True,
-                'storage': True,
-                'subresources': {'status': {}},
-                'schema': {
-                    'openAPIV3Schema': {
-                        'type': 'object',
-                        'x-kubernetes-preserve-unknown-fields': True,
-                    }
-                },
-            }
-        ],
-    },
-}
-EXAMPLE = {
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'metadata': {'name': 'ex'},
-    'spec': {'size': 1},
-}
-CONFIG = {
-    'apiVersion': 'v1',
-    'kind': 'ConfigMap',
-    'metadata': {'name': 'cm', 'labels': {'app': 'web'}},
-    'data': {'a': '1'},
-}
 
 
 async def test_coroutines_have_it_in_their_own_loop():
@@ -148,7 +107,7 @@ async def test_iterators_of_coroutines_end_when_the_sandbox_is_left():
 
     async with asyncio.timeout(10):
         assert (await following, await watching, await collect(unused)) == ([None], [], [])
-        with pytest.raises(RuntimeError, match='not running'):
+        with pytest.raises(RuntimeError, match='no longer running'):
             await waiting
 
 

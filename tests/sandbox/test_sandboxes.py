@@ -20,52 +20,11 @@ import urllib.request
 
 import pytest
 import yaml
+from sandbox_samples import CONFIG, CRD, EXAMPLE
 
 import kopf.testing
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
-
-CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1',
-    'kind': 'CustomResourceDefinition',
-    'metadata': {'name': 'kopfexamples.kopf.dev'},
-    'spec': {
-        'group': 'kopf.dev',
-        'scope': 'Namespaced',
-        'names': {
-            'kind': 'KopfExample',
-            'plural': 'kopfexamples',
-            'singular': 'kopfexample',
-            'shortNames': ['kex'],
-        },
-        'versions': [
-            {
-                'name': 'v1',
-                'served': True,
-                'storage': True,
-                'subresources': {'status': {}},
-                'schema': {
-                    'openAPIV3Schema': {
-                        'type': 'object',
-                        'x-kubernetes-preserve-unknown-fields': True,
-                    }
-                },
-            }
-        ],
-    },
-}
-EXAMPLE = {
-    'apiVersion': 'kopf.dev/v1',
-    'kind': 'KopfExample',
-    'metadata': {'name': 'ex'},
-    'spec': {'size': 1},
-}
-CONFIG = {
-    'apiVersion': 'v1',
-    'kind': 'ConfigMap',
-    'metadata': {'name': 'cm', 'labels': {'app': 'web'}},
-    'data': {'a': '1'},
-}
 
 
 @pytest.fixture(autouse=True)

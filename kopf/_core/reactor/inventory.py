@@ -140,6 +140,11 @@ class Memory:
     refusals: int = 0  # how many times in a row our changes were based on an outdated version
     daemons: tasks.ObjectDaemons | None = None  # the daemons and timers, if there can be any
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether any daemon or timer that holds the deletion is still running."""
+        return self.daemons is not None and self.daemons.is_alive
+
     def expect(self, version: str, deadline: float, body: bodies.RawBody | None = None) -> None:
         """
         Wait for this version unless a newer one is expected; daemons can patch objects at any time.

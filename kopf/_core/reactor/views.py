@@ -70,7 +70,7 @@ class View:
             outbox=memory.outbox,
             patch=patches.Patch() if patch is None else patch,
             is_accompanied=is_accompanied,
-            is_alive=memory.daemons is not None and memory.daemons.is_alive,
+            is_alive=memory.is_alive,
             is_fresh=is_fresh,
             site=site,
             persistence=site.settings.persistence,
@@ -174,10 +174,12 @@ class View:
         Whether the object being deleted must still be handled under other versions of its resource.
         """
         return self.has_versions and any(
-            not twin.cycle.is_released
-            and self.registry.survey(other, self.served.get_selectors(other)).may_hold
+            twin.is_alive or (not twin.cycle.is_released and self._may_hold(other))
             for other, twin in self._iter_twins()
         )
+
+    def _may_hold(self, resource: references.Resource) -> bool:
+        return self.registry.survey(resource, self.served.get_selectors(resource)).may_hold
 
     def _iter_twins(self) -> Iterator[tuple[references.Resource, inventory.Memory]]:
         return self.site.memories.iter_twins(inventory.identify(self.raw), self.served.resource)

@@ -6,57 +6,22 @@ context of requests.
 import asyncio
 import contextlib
 import itertools
-import logging
 import socket
 
-import meddling
 import pytest
+from api_fixtures import context, make_context, meddler, operator_settings, sandbox
 
 import kopf.testing
-from kopf._cogs.clients import environs, foreign, limits, requests, sessions, watching
-from kopf._cogs.configs import settings
-from kopf._cogs.structs import credentials, references, vaults
+from kopf._cogs.clients import environs, foreign, sessions, watching
+from kopf._cogs.structs import credentials, references
 
-
-@pytest.fixture
-async def sandbox():
-    async with kopf.testing.Sandbox(tls=False) as sandbox:
-        yield sandbox
+__all__ = ['context', 'make_context', 'meddler', 'operator_settings', 'sandbox']  # for pytest
 
 
 @pytest.fixture
 async def secure_sandbox():
     async with kopf.testing.Sandbox() as sandbox:
         yield sandbox
-
-
-@pytest.fixture
-def operator_settings():
-    return settings.OperatorSettings()
-
-
-@pytest.fixture
-async def make_context(operator_settings):
-    """Make contexts of requests with these credentials; the delays there are exact."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        def make(**infos):
-            vault = vaults.Vault(infos)
-            stack.push_async_callback(vault.close)
-            return requests.Context(
-                vault,
-                operator_settings,
-                logging.getLogger('kopf.test'),
-                limits.Gates(),
-                chance=lambda: 0.0,
-            )
-
-        yield make
-
-
-@pytest.fixture
-async def context(sandbox, make_context):
-    return make_context(admin=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
 
 
 @pytest.fixture
@@ -299,12 +264,6 @@ class Scripted:
 @pytest.fixture
 def scripted():
     return Scripted
-
-
-@pytest.fixture
-async def meddler(sandbox):
-    async with meddling.Meddler(sandbox.url) as meddler:
-        yield meddler
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ What the tests of declared handlers have in common: a registry of their own, and
 import logging
 
 import pytest
+import yaml
 
 import kopf
 from kopf._cogs.structs import diffs
@@ -126,3 +127,32 @@ def called(registry):
         return [handler.id for handler in selected]
 
     return select
+
+
+@pytest.fixture
+def write_kubeconfig(tmp_path, monkeypatch):
+    """Write a kubeconfig with one context, and let it be found."""
+
+    def write_kubeconfig(cluster=None, user=None, context=None):
+        path = tmp_path / 'config'
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    'clusters': [
+                        {
+                            'name': 'c',
+                            'cluster': {'server': 'https://localhost:6443', **(cluster or {})},
+                        }
+                    ],
+                    'users': [{'name': 'u', 'user': user or {}}],
+                    'contexts': [
+                        {'name': 'x', 'context': {'cluster': 'c', 'user': 'u', **(context or {})}}
+                    ],
+                    'current-context': 'x',
+                }
+            )
+        )
+        monkeypatch.setenv('KUBECONFIG', str(path))
+        return path
+
+    return write_kubeconfig

@@ -75,35 +75,6 @@ def sandbox():
 
 
 @pytest.fixture
-def write_kubeconfig(tmp_path, monkeypatch):
-    """Write a kubeconfig with one context, and let it be found."""
-
-    def write_kubeconfig(cluster=None, user=None, context=None):
-        path = tmp_path / 'config'
-        path.write_text(
-            yaml.safe_dump(
-                {
-                    'clusters': [
-                        {
-                            'name': 'c',
-                            'cluster': {'server': 'https://localhost:6443', **(cluster or {})},
-                        }
-                    ],
-                    'users': [{'name': 'u', 'user': user or {}}],
-                    'contexts': [
-                        {'name': 'x', 'context': {'cluster': 'c', 'user': 'u', **(context or {})}}
-                    ],
-                    'current-context': 'x',
-                }
-            )
-        )
-        monkeypatch.setenv('KUBECONFIG', str(path))
-        return path
-
-    return write_kubeconfig
-
-
-@pytest.fixture
 def service_account(sandbox, tmp_path, monkeypatch):
     """
     Be in a pod of the sandbox, as far as the libraries can see; the token is of the administrator.

@@ -39,35 +39,6 @@ def nowhere(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def write_kubeconfig(tmp_path, monkeypatch):
-    """Write a kubeconfig with one context, and let it be found."""
-
-    def write_kubeconfig(cluster=None, user=None, context=None):
-        path = tmp_path / 'config'
-        path.write_text(
-            yaml.safe_dump(
-                {
-                    'clusters': [
-                        {
-                            'name': 'c',
-                            'cluster': {'server': 'https://localhost:6443', **(cluster or {})},
-                        }
-                    ],
-                    'users': [{'name': 'u', 'user': user or {}}],
-                    'contexts': [
-                        {'name': 'x', 'context': {'cluster': 'c', 'user': 'u', **(context or {})}}
-                    ],
-                    'current-context': 'x',
-                }
-            )
-        )
-        monkeypatch.setenv('KUBECONFIG', str(path))
-        return path
-
-    return write_kubeconfig
-
-
-@pytest.fixture
 def write_account(tmp_path):
     """Put files to where pods have those of their service account."""
 

@@ -1,26 +1,23 @@
 """
-A sandbox to observe, a server in between that spoils what it says, and the context of requests.
+A sandbox to observe, a server in between that spoils what it says, and the context of requests;
+queues of events; the options of operators.
 """
 
 import asyncio
 import contextlib
 import itertools
-import logging
 
 import meddling
 import pytest
+import recorders
+from api_fixtures import context, make_context, meddler, operator_settings, sandbox
 
 import kopf.testing
-from kopf._cogs.clients import errors, limits, requests
-from kopf._cogs.configs import settings
+from kopf._cogs.clients import errors
 from kopf._cogs.structs import credentials, vaults
-from kopf._core.reactor import observation
+from kopf._core.reactor import observation, queueing
 
-
-@pytest.fixture
-async def sandbox():
-    async with kopf.testing.Sandbox(tls=False) as sandbox:
-        yield sandbox
+__all__ = ['context', 'make_context', 'meddler', 'operator_settings', 'sandbox']  # for pytest
 
 
 @pytest.fixture
@@ -28,35 +25,6 @@ async def guarded_sandbox():
     """A sandbox in which rights matter."""
     async with kopf.testing.Sandbox(tls=False, rbac=True) as sandbox:
         yield sandbox
-
-
-@pytest.fixture
-def operator_settings():
-    return settings.OperatorSettings()
-
-
-@pytest.fixture
-async def make_context(operator_settings):
-    """Make contexts of requests with these credentials; the delays there are exact."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        def make(**infos):
-            vault = vaults.Vault(infos)
-            stack.push_async_callback(vault.close)
-            return requests.Context(
-                vault,
-                operator_settings,
-                logging.getLogger('kopf.test'),
-                limits.Gates(),
-                chance=lambda: 0.0,
-            )
-
-        yield make
-
-
-@pytest.fixture
-async def context(sandbox, make_context):
-    return make_context(admin=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
 
 
 @pytest.fixture
@@ -82,12 +50,6 @@ async def troubled_context(sandbox, meddler, make_context, fault):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-@pytest.fixture
-async def meddler(sandbox):
-    async with meddling.Meddler(sandbox.url) as meddler:
-        yield meddler
 
 
 @pytest.fixture(params=meddling.FAULTS, ids=lambda fault: fault.replace(' ', '-'))
@@ -237,3 +199,65 @@ async def limited_context(guarded_sandbox, make_context):
     return make_context(
         operator=credentials.ConnectionInfo(server=guarded_sandbox.url, token=user.token)
     )
+
+
+@pytest.fixture
+async def recorder(virtual_time):
+    return recorders.Recorder(virtual_time)
+
+
+@pytest.fixture(name='limits')
+def worker_limits():
+    """The limit of workers; it can be changed at any moment."""
+    return {'workers': None}
+
+
+@pytest.fixture
+def slots(limits):
+    return queueing.Slots(lambda: limits['workers'])
+
+
+@pytest.fixture
+async def make_queue(recorder, slots):
+    queues = []
+
+    def make(handle=recorder.handle):
+        queues.append(queueing.Queue(handle, slots, name='things'))
+        return queues[-1]
+
+    yield make
+    for queue in queues:
+        await queue.close(timeout=0)
+
+
+@pytest.fixture
+def queue(make_queue):
+    return make_queue()
+
+
+@pytest.fixture
+def registry():
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def options(registry):
+    """The options of an operator with nothing to do in a cluster that does not answer."""
+    info = kopf.ConnectionInfo(server='http://127.0.0.1:1')
+    return {'registry': registry, 'vault': vaults.Vault({'nowhere': info}), 'clusterwide': True}
+
+
+@pytest.fixture
+def activities(registry):
+    """All activities that were executed."""
+    activities = []
+
+    @kopf.on.startup(registry=registry)
+    async def startup_fn(**_):
+        activities.append('startup')
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_):
+        activities.append('cleanup')
+
+    return activities

@@ -8,16 +8,11 @@ import functools
 import itertools
 
 import pytest
-from recorders import Recorder, Verdict, build_event, settle
+from recorders import Verdict, build_event, settle
 
 from kopf._core.reactor import queueing
 
 TYPES = [None, 'ADDED', 'MODIFIED', 'DELETED']
-
-
-@pytest.fixture
-async def recorder(virtual_time):
-    return Recorder(virtual_time)
 
 
 @pytest.fixture

@@ -3,14 +3,9 @@ Queueing: objects that were there before let the fresh changes go first, and do 
 """
 
 import pytest
-from recorders import Recorder, build_event, settle
+from recorders import build_event, settle
 
 from kopf._core.reactor import queueing
-
-
-@pytest.fixture
-async def recorder(virtual_time):
-    return Recorder(virtual_time)
 
 
 @pytest.fixture

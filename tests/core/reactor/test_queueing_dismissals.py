@@ -6,7 +6,7 @@ all others.
 import asyncio
 
 import pytest
-from recorders import Recorder, build_event, settle
+from recorders import build_event, settle
 
 from kopf._cogs.helpers import meters
 from kopf._core.reactor import queueing
@@ -36,11 +36,6 @@ class Dismissals:
         if is_dismissed:
             self.dismissed.append(self.asked[-1])
         return is_dismissed
-
-
-@pytest.fixture
-async def recorder(virtual_time):
-    return Recorder(virtual_time)
 
 
 @pytest.fixture

@@ -6,44 +6,9 @@ import asyncio
 import logging
 
 import pytest
-from recorders import Recorder, Verdict, build_event, settle
+from recorders import Verdict, build_event, settle
 
 from kopf._core.reactor import queueing
-
-
-@pytest.fixture
-async def recorder(virtual_time):
-    return Recorder(virtual_time)
-
-
-@pytest.fixture
-def limits():
-    """The limit of workers; it can be changed at any moment."""
-    return {'workers': None}
-
-
-@pytest.fixture
-def slots(limits):
-    return queueing.Slots(lambda: limits['workers'])
-
-
-@pytest.fixture
-async def make_queue(recorder, slots):
-    queues = []
-
-    def make(handle=recorder.handle):
-        queues.append(queueing.Queue(handle, slots, name='things'))
-        return queues[-1]
-
-    yield make
-    for queue in queues:
-        await queue.close(timeout=0)
-
-
-@pytest.fixture
-def queue(make_queue):
-    return make_queue()
-
 
 # Limits.
 

@@ -14,7 +14,6 @@ import pytest
 import uvloop
 
 import kopf
-from kopf._cogs.structs import vaults
 
 OPTIONS = {
     'lifecycle': None,
@@ -37,34 +36,6 @@ OPTIONS = {
     'memo': None,
     '_command': None,
 }
-
-
-@pytest.fixture
-def registry():
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def options(registry):
-    """The options of an operator with nothing to do in a cluster that does not answer."""
-    info = kopf.ConnectionInfo(server='http://127.0.0.1:1')
-    return {'registry': registry, 'vault': vaults.Vault({'nowhere': info}), 'clusterwide': True}
-
-
-@pytest.fixture
-def activities(registry):
-    """All activities that were executed."""
-    activities = []
-
-    @kopf.on.startup(registry=registry)
-    async def startup_fn(**_):
-        activities.append('startup')
-
-    @kopf.on.cleanup(registry=registry)
-    async def cleanup_fn(**_):
-        activities.append('cleanup')
-
-    return activities
 
 
 def run_in_thread(fn, *args, **kwargs):

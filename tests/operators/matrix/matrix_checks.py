@@ -15,7 +15,7 @@ from matrix_handlers import FIELD, Call, Trigger
 from matrix_patches import read_place
 from matrix_servers import IDS, Meddling
 from matrix_worlds import Cell, Count, World, describe
-from rests import NoRestError
+from settling import NoRestError
 
 from kopf._cogs.structs import diffs
 

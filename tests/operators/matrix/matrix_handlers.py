@@ -10,7 +10,7 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import rests
+import settling
 from clusters import PLURAL
 from matrix_storages import plain
 
@@ -35,7 +35,7 @@ class Call:
         return f'{self.name}({self.reason}, {self.uid[:8]}): {self.old} -> {self.new}'
 
 
-class Calls(rests.Calls):
+class Calls(settling.Calls):
     """All calls of a cell, in order."""
 
     def note(self, name: str, kwargs: Mapping[str, Any]) -> Call:

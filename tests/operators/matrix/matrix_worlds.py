@@ -13,7 +13,7 @@ import matrix_handlers
 import matrix_patches
 import matrix_servers
 import matrix_storages
-import rests
+import settling
 from clusters import PLURAL, Cluster
 from matrix_servers import Meddling
 
@@ -153,12 +153,12 @@ class World:
 
     async def settle(self) -> Count:
         """Wait until nothing happens for long; raises `NoRestError` if too much does."""
-        await rests.settle(self.calls, lambda: self.count().writes)
+        await settling.settle(self.calls, lambda: self.count().writes)
         return self.count()
 
     async def pass_time(self, delay: float) -> Count:
         """Let so many seconds pass; raises `NoRestError` if too much happens in them."""
-        await rests.pass_time(delay, self.calls, lambda: self.count().writes)
+        await settling.pass_time(delay, self.calls, lambda: self.count().writes)
         return self.count()
 
     async def read_history(self) -> dict[str, list[dict[str, Any]]]:

@@ -12,7 +12,6 @@ import kopf
 import kopf.testing
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.clients import limits, requests
-from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, memos, vaults
 from kopf._core.engines.activities import authentication
 from kopf._core.intents import piggybacking
@@ -22,18 +21,6 @@ LOGGERS = ['kopf.activities.authentication', 'kopf._core.engines.activities']
 
 def make(token='token', **fields):
     return kopf.ConnectionInfo(server='https://localhost', token=token, **fields)
-
-
-@pytest.fixture
-def registry():
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def settings():
-    settings = settings_.OperatorSettings()
-    yield settings
-    settings.execution.executor.shutdown(wait=True)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import kopf
 import kopf.testing
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.clients import limits, requests
-from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, memos, vaults
 from kopf._core.engines.activities import authentication
 from kopf._core.intents import piggybacking
@@ -78,18 +77,6 @@ async def sandbox(monkeypatch):
     async with kopf.testing.Sandbox(tls=False) as sandbox:
         monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
         yield sandbox
-
-
-@pytest.fixture
-def registry():
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def settings():
-    settings = settings_.OperatorSettings()
-    yield settings
-    settings.execution.executor.shutdown(wait=True)
 
 
 @pytest.fixture

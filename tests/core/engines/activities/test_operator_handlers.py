@@ -7,7 +7,6 @@ import pytest
 
 import kopf
 from kopf._cogs.aiokits import clocks
-from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import memos
 from kopf._core.engines.activities import operator_handlers
 from kopf._core.intents import causes
@@ -18,18 +17,6 @@ DECORATORS = {
     causes.Activity.AUTHENTICATION: kopf.on.login,
     causes.Activity.PROBE: kopf.on.probe,
 }
-
-
-@pytest.fixture
-def registry():
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def settings():
-    settings = settings_.OperatorSettings()
-    yield settings
-    settings.execution.executor.shutdown(wait=True)
 
 
 @pytest.fixture
