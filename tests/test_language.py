@@ -25,7 +25,7 @@ DOCUMENTS = sorted(
 )
 
 FENCED = re.compile(r'^ *(```+|~~~+).*?^ *\1 *$', re.MULTILINE | re.DOTALL)
-SPAN = re.compile(r'(`+)[^`]+\1')
+SPAN = re.compile(r'(`+)(?:[^`\n]|\n(?!\n))+\1')
 
 AVOIDED = re.compile(
     r'\b('
@@ -60,7 +60,7 @@ def find_avoided(source):
 
 def find_avoided_in_prose(document):
     """Find the words outside of fenced blocks and code spans; phrases can be on two lines."""
-    prose = SPAN.sub(' `` ', FENCED.sub('\n\n``\n\n', document))
+    prose = SPAN.sub(' … ', FENCED.sub('…', document))
     return [found[0] for found in AVOIDED.finditer(' '.join(prose.split()))]
 
 
@@ -99,6 +99,8 @@ def test_documents_are_in_plain_words(path):
         pytest.param('It is done, also\nif it fails.', ['also if'], id='phrase-on-two-lines'),
         pytest.param('| a | for ever |', ['for ever'], id='table'),
         pytest.param('Before.\n\n```python\nanew()\n```\n\nNobody.', ['Nobody'], id='fenced'),
+        pytest.param('```\na\n```\nAnew.\n```\nb\n```\n', ['Anew'], id='between-fenced'),
+        pytest.param('A stray ` here.\n\nNobody has ` it.', ['Nobody'], id='stray-backticks'),
         pytest.param('1. One:\n\n   ```sh\n   mend\n   ```\n', [], id='fenced-in-a-list'),
         pytest.param('Set `anew` or ``be it``.', [], id='code-spans'),
         pytest.param('What is `x` to be?', [], id='not-joined-over-a-code-span'),
