@@ -18,7 +18,9 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 MODULES = sorted((ROOT / 'kopf').rglob('*.py'))
 GENERATED = {ROOT / 'docs/guarantees.md', ROOT / 'docs/performance/index.md'}
-PAGES = {path for path in (ROOT / 'docs').rglob('*.md') if '_build' not in path.parts}
+PAGES = {
+    path for path in (ROOT / 'docs').rglob('*.md') if not {'_build', '_generated'} & {*path.parts}
+}
 DOCUMENTS = sorted(
     {ROOT / f'{name}.md' for name in ('README', 'SECURITY', 'CHANGELOG', 'CONTRIBUTING')}
     | (PAGES - GENERATED)

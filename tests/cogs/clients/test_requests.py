@@ -316,7 +316,8 @@ async def test_overloaded_server_gets_no_more_requests_than_it_permits(
     later = [moment for moment in moments if moment >= 5]
     assert len(moments) - len(later) <= 50
     assert 50 <= len(later) <= 60
-    assert all(two - one >= 10 for one, two in itertools.pairwise(later))
+    gaps = [two - one for one, two in itertools.pairwise(later)]
+    assert min(gaps) > 10 - 1e-6  # sums of fractions are not exact
 
 
 async def test_all_requests_go_on_when_the_server_recovers(sandbox, context, virtual_time):
