@@ -15,7 +15,7 @@ import functools
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 from kopf._cogs.aiokits import clocks
@@ -59,14 +59,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     async def subprocess_shell(
         self, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
     ) -> Any:
-        factory = functools.partial(self._follow_process, protocol_factory)
-        return await super().subprocess_shell(factory, *args, **kwargs)
+        return await self._follow_process(
+            super().subprocess_shell, protocol_factory, *args, **kwargs
+        )
 
     async def subprocess_exec(
         self, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
     ) -> Any:
-        factory = functools.partial(self._follow_process, protocol_factory)
-        return await super().subprocess_exec(factory, *args, **kwargs)
+        return await self._follow_process(
+            super().subprocess_exec, protocol_factory, *args, **kwargs
+        )
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         self._virtual.outside += 1
@@ -89,17 +91,40 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual.note_sending(descriptor)
         send(content)
 
-    def _follow_process(self, protocol_factory: Callable[[], Any]) -> Any:
-        protocol = protocol_factory()
-        exited = protocol.process_exited
+    async def _follow_process(
+        self,
+        start: Callable[..., Awaitable[Any]],
+        protocol_factory: Callable[[], Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Start a process, and keep the time real until it exits or turns out not to start."""
+        is_counted = False
 
-        def process_exited() -> None:
-            self._virtual.outside -= 1
-            exited()
+        def leave() -> None:
+            nonlocal is_counted
+            self._virtual.outside -= is_counted
+            is_counted = False
 
-        protocol.process_exited = process_exited
-        self._virtual.outside += 1
-        return protocol
+        def make_protocol() -> Any:
+            nonlocal is_counted
+            protocol = protocol_factory()
+            exited = protocol.process_exited
+
+            def process_exited() -> None:
+                leave()
+                exited()
+
+            protocol.process_exited = process_exited
+            self._virtual.outside += 1
+            is_counted = True
+            return protocol
+
+        try:
+            return await start(make_protocol, *args, **kwargs)
+        except BaseException:
+            leave()
+            raise
 
     def _come_back(self, future: 'asyncio.Future[Any]') -> None:
         self._virtual.outside -= 1

@@ -552,6 +552,19 @@ def test_sandboxes_at_the_same_time_are_at_different_places(start_process, runti
     assert not any(os.path.exists(os.path.dirname(place)) for _, place in places)
 
 
+def test_removed_places_of_the_next_owners_are_left_to_them(tmp_path):
+    place = tmp_path / 'place'
+    first = directories.take_directory(place)
+    first.remove()
+    second = directories.take_directory(place)
+
+    first.remove()
+
+    assert place.exists()
+    second.remove()
+    assert not place.exists()
+
+
 @pytest.mark.parametrize('kind', ['link', 'open', 'file'])
 def test_foreign_places_are_not_used(start_process, runtime, tmp_path, kind):
     place, _ = directories.choose_place(runtime, os.getcwd())

@@ -268,6 +268,29 @@ def registry():
     return kopf.OperatorRegistry()
 
 
+@pytest.mark.parametrize('is_async', [False, True])
+def test_login_handlers_get_only_what_they_name(registry, caplog, is_async):
+    calls = []
+    if is_async:
+
+        @kopf.on.login(registry=registry)
+        async def login_fn(retry):
+            calls.append(retry)
+    else:
+
+        @kopf.on.login(registry=registry)
+        def login_fn():
+            calls.append(0)
+
+    kopf.on.event('configmaps', registry=registry)(lambda **_: None)
+    with kopf.testing.Simulation() as simulation:
+        simulation.run(registry=registry)
+        simulation.sleep(1)
+
+    assert calls == [0]
+    assert 'has failed' not in caplog.text
+
+
 def test_login_handlers_are_called_before_other_requests(registry, crd, build_object):
     calls = []
 

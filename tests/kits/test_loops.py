@@ -147,3 +147,15 @@ def test_time_is_real_while_child_processes_live(run, create):
     assert 0 < took < 10
     assert later == pytest.approx(3600)
     assert time.monotonic() - since < 30
+
+
+def test_processes_that_do_not_start_leave_the_time_virtual(run):
+    async def call():
+        with pytest.raises(FileNotFoundError):
+            await asyncio.create_subprocess_exec('/no/such/program')
+        await asyncio.sleep(3600)
+
+    since = time.monotonic()
+    run(call())
+
+    assert time.monotonic() - since < 30

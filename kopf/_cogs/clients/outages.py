@@ -81,9 +81,10 @@ class Reachability:
             )
 
     def note_loss(self, now: float) -> bool:
-        """Record the loss of an open stream; return whether it is the first of several losses."""
+        """Record the loss of an open stream; return whether it is the first one in a short time."""
         is_first = self._lost is None or now - self._lost > BURST_PERIOD
-        self._lost = now
+        if is_first:
+            self._lost = now
         return is_first
 
 

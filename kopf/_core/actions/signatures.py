@@ -44,7 +44,9 @@ def read_signature(fn: Callable[..., Any], given: int = 0) -> Signature | None:
             return read_signature(fn.__func__, given)
         case types.FunctionType():
             return _read_code(fn, given)
-    call = type(fn).__call__
+    call = inspect.getattr_static(type(fn), '__call__', None)
+    if isinstance(call, staticmethod):
+        return read_signature(call, given)
     return _read_code(call, given + 1) if isinstance(call, types.FunctionType) else None
 
 

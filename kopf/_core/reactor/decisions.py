@@ -91,19 +91,24 @@ def decide(view: views.View) -> Plan:
         return Send()
     if finalizers.is_deletion_ongoing(view.raw):
         return _decide_deletion(view)
-    is_blocked = view.is_blocked
-    if not is_blocked and view.is_surely_needed:
+    if not view.is_blocked and view.is_surely_needed:
         return Send(application.Holding.BLOCK)
 
-    is_needed = view.is_surely_needed or view.registry.requires_finalizer(view.cause)
-    holding = decide_holding(is_needed=is_needed, is_blocked=is_blocked)
-    if holding is application.Holding.ALLOW and not view.is_ours:
-        holding = application.Holding.KEEP
+    holding = _choose_holding(view)
     if holding is application.Holding.BLOCK:
         return Send(holding)
     if not view.registry.is_in_scope(view.cause):
         return _send_if_any(view, holding, otherwise=IGNORE)
     return _decide_change(view, holding)
+
+
+def _choose_holding(view: views.View) -> application.Holding:
+    """Decide the same for the object, but keep the finalizer that others may need."""
+    is_needed = view.is_surely_needed or view.registry.requires_finalizer(view.cause)
+    holding = decide_holding(is_needed=is_needed, is_blocked=view.is_blocked)
+    if holding is application.Holding.ALLOW and (not view.is_ours or view.is_needed_by_twins):
+        return application.Holding.KEEP
+    return holding
 
 
 def decide_holding(*, is_needed: bool, is_blocked: bool) -> application.Holding:

@@ -178,6 +178,17 @@ class View:
             for other, twin in self._iter_twins()
         )
 
+    @property
+    def is_needed_by_twins(self) -> bool:
+        """Whether our finalizer can be needed under other versions of the resource."""
+        return self.has_versions and any(
+            self._may_hold(other) or self._has_daemons(other) for other, _ in self._iter_twins()
+        )
+
+    def _has_daemons(self, resource: references.Resource) -> bool:
+        selectors = self.served.get_selectors(resource)
+        return self.site.registry._spawning.has_handlers(resource, selectors)
+
     def _may_hold(self, resource: references.Resource) -> bool:
         return self.registry.survey(resource, self.served.get_selectors(resource)).may_hold
 

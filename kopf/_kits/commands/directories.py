@@ -27,9 +27,13 @@ class Directory:
 
     def __init__(self, path: pathlib.Path, lock: int | None = None) -> None:
         self.path, self._lock = path, lock
+        self._is_removed = False
 
     def remove(self) -> None:
         """Remove the directory. Can be called from any thread, and more than once."""
+        if self._is_removed:
+            return  # the next owner may have created it again
+        self._is_removed = True
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:

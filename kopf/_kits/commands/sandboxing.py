@@ -76,13 +76,19 @@ def serve_sandbox(
 
     Of these objects, only the definitions and the namespaces are applied; the others are checked.
     """
-    path, port = directories.choose_place(os.environ, os.getcwd())
     with contextlib.ExitStack() as stack:
         try:
+            path, port = directories.choose_place(os.environ, os.getcwd())
+            port = _choose_port(port)
             if kubeconfig is None:
-                kubeconfig = stack.enter_context(_private_directory(path)) / 'kubeconfig'
+                directory = stack.enter_context(_private_directory(path))
+                kubeconfig = directory / 'kubeconfig'
+                # The owner of the usual directory takes the usual port, now or in a moment.
+                port = port if directory == path else 0
             early = [body for body in bodies if body['kind'] in EARLY]
-            sandbox = stack.enter_context(_start(kubeconfig, port, apply=early))
+            sandbox = stack.enter_context(
+                CommandSandbox(kubeconfig, port=port, host=HOST, apply=early)
+            )
             sandbox.check([body for body in bodies if body['kind'] not in EARLY])
         except FAILURES as e:
             raise sandbox_command.Failure(e) from e
@@ -92,16 +98,16 @@ def serve_sandbox(
         yield sandbox
 
 
-def _start(kubeconfig: pathlib.Path, port: int, **chosen: Any) -> CommandSandbox:
-    """Prepare a sandbox at this port, or at any free port if this one is busy."""
+def _choose_port(port: int) -> int:
+    """Return this port, or 0 for any other one if this is busy."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:
             logger.info('The usual port of the sandbox, %d, is busy: another one is taken.', port)
-            port = 0
-    return CommandSandbox(kubeconfig, port=port, host=HOST, **chosen)
+            return 0
+    return port
 
 
 @contextlib.contextmanager

@@ -79,6 +79,14 @@ def test_streams_lost_together_are_one_trouble():
     ]
 
 
+def test_streams_lost_again_and_again_are_not_silenced():
+    reachability = outages.Reachability()
+
+    logged = [reachability.note_loss(now) for now in range(0, 3600, 4)]
+
+    assert logged.count(True) == len(logged) / 2
+
+
 def test_only_the_absence_of_connections_is_an_outage():
     assert outages.choose_level(errors.APIUnreachableError('x')) == logging.DEBUG
     assert outages.choose_level(errors.APIDisconnectedError('x')) == logging.WARNING

@@ -29,6 +29,12 @@ class Holder:
         pass
 
 
+class StaticCallable:
+    @staticmethod
+    def __call__(name, body):
+        pass
+
+
 def wrapped(fn):
     @functools.wraps(fn)
     def wrapper(*args, **kwargs):
@@ -55,6 +61,8 @@ def claim(fn):
         pytest.param(lambda value, name: None, 1, ('name',), id='value-first'),
         pytest.param(lambda *args, name: None, 1, ('name',), id='args'),
         pytest.param(Callable(), 0, ('name', 'spec'), id='callable-object'),
+        pytest.param(StaticCallable(), 0, ('name', 'body'), id='static-call'),
+        pytest.param(StaticCallable(), 1, ('body',), id='static-call-with-value'),
         pytest.param(Holder().method, 0, ('name',), id='method'),
         pytest.param(Holder.of_class, 0, ('name',), id='class-method'),
         pytest.param(Holder.__dict__['static'], 0, ('name',), id='static-method'),

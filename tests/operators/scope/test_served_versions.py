@@ -220,6 +220,37 @@ async def test_version_with_no_handlers_does_not_hold_the_deletion(
     assert calls == ['deleted']
 
 
+@pytest.mark.guarantee('FND-008')
+@pytest.mark.parametrize('kind', ['delete', 'daemon'])
+async def test_versions_do_not_fight_for_the_finalizer(
+    cluster, sandbox, registry, run_operator, calls, kind
+):
+    """One version has nothing to do with deletions; the other one needs the finalizer."""
+
+    @kopf.on.create('kopf.dev', 'v1', 'kopfexamples', registry=registry)
+    async def create_fn(**_):
+        calls.append('create')
+
+    @(kopf.on.delete if kind == 'delete' else kopf.daemon)(
+        'kopf.dev', 'v2', 'kopfexamples', id='fn', registry=registry
+    )
+    async def fn(**kwargs):
+        if kind == 'daemon':
+            await kwargs['stopped'].wait()
+        calls.append('end')
+
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(3600)
+    patches = [request for request in sandbox.requests if request.verb == 'patch']
+    assert len(patches) <= 3
+    assert (await cluster.get())['metadata']['finalizers']
+
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+    assert calls == ['create', 'end']
+
+
 @pytest.mark.guarantee('FND-008', 'FND-005')
 async def test_versions_with_different_content_do_not_hammer(
     cluster, registry, run_operator, calls, monkeypatch

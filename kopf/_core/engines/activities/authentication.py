@@ -162,9 +162,10 @@ def _build_aside(
 async def _log_in_aside(
     handler: handlers.ActivityHandler, servers: Collection[str], /, **kwargs: Any
 ) -> None:
+    given = kwargs if handler.signature is None else handler.signature.choose(kwargs)
     try:
         info = await invocation.invoke(
-            handler.fn, executor=threads.OwnThreads('kopf login'), kwargs=kwargs
+            handler.fn, executor=threads.OwnThreads('kopf login'), kwargs=given
         )
     except Exception as error:
         operator_handlers.logger.warning(
