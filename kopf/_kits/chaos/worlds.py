@@ -164,9 +164,8 @@ class World(simulations.Simulation):
             self._supervise(self._running), name='supervisor of the operator'
         )
         await self._wait_until_ready()
-        if self._is_reviewing and not self._is_ready.is_set():
-            # Otherwise, the scenario would end before the webhooks exist, with nothing reviewed.
-            await self._wait_until_ready(REVIEWING_TIMEOUT)
+        if self._is_reviewing:
+            await self._wait_until_reviewing()
 
     async def _decide_on_refusal(self, error: errors.ApiError, attempt: int) -> bool:
         """
@@ -198,6 +197,19 @@ class World(simulations.Simulation):
         )
         waiting.cancel()
         await asyncio.wait({waiting})
+
+    async def _wait_until_reviewing(self) -> None:
+        """
+        Wait until the webhooks exist, so that the scenario does not begin with nothing reviewed.
+
+        An operator that was killed while it wrote them counts as ready until it is started again.
+        """
+        assert self._supervisor is not None
+        deadline = asyncio.get_running_loop().time() + REVIEWING_TIMEOUT
+        while self.meddler.crashed.is_set() or not self._is_ready.is_set():
+            if self._supervisor.done() or asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(1)
 
     async def _wait_for_peace(self, timeout: float) -> None:
         with contextlib.suppress(TimeoutError):
