@@ -478,7 +478,7 @@ def test_full_disk_leaves_the_journal_without_damage(directory, crash, monkeypat
         crashed = crash(directory)
 
     assert (crashed / 'journal.jsonl').read_bytes() == journal
-    assert 'The changes are not saved' in caplog.text
+    assert 'The changes are no longer saved' in caplog.text
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
         assert sandbox.get('cm', 'cm')['data']['b'] == '3'
 
