@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import kubernetes
 import pytest
@@ -59,6 +60,16 @@ class Example:
 
     def get(self):
         return self._call('get')
+
+    def wait_until_exists(self, timeout=30):
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self.get()
+            except kubernetes.client.ApiException as error:
+                assert error.status == 404
+                assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     def patch(self, metadata=None, **spec):
         return self._call('patch', body={'spec': spec, 'metadata': metadata or {}})
@@ -452,6 +463,7 @@ def test_admission_is_controlled(start):
         "The MutatingWebhookConfiguration 'auto.kopf.dev' has 1 webhooks",
     )
 
+    example.wait_until_exists()  # it is applied when the operator is ready to review it
     patched = example.patch(field='another')
     assert patched['spec']['priority'] == 'normal'
     with pytest.raises(
