@@ -480,7 +480,7 @@ def test_command_that_does_not_end_after_its_operator_exits_at_once_by_the_secon
 @pytest.mark.guarantee('EMB-008', 'EMB-016', 'WLD-007')
 def test_operator_in_a_thread_leaves_signals_to_the_process(run_process):
     process = run_process("""
-        import asyncio, signal, threading, kopf
+        import asyncio, signal, threading, time, kopf
 
         @kopf.on.login()
         def login_fn(**_):
@@ -493,13 +493,15 @@ def test_operator_in_a_thread_leaves_signals_to_the_process(run_process):
         def run():
             asyncio.run(kopf.operator(clusterwide=True, stop_flag=stop, ready_flag=ready))
 
-        stop, ready, signalled = threading.Event(), threading.Event(), threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: signalled.set())
+        stop, ready, signalled = threading.Event(), threading.Event(), []
+        # Not an event: its lock may be held by the interrupted wait for it.
+        signal.signal(signal.SIGTERM, lambda *_: signalled.append(True))
         thread = threading.Thread(target=run)
         thread.start()
         ready.wait()
         print('ready', flush=True)
-        signalled.wait()
+        while not signalled:
+            time.sleep(0.01)
         print('alive' if thread.is_alive() else 'dead', flush=True)
         stop.set()
         thread.join()

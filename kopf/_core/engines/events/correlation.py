@@ -104,6 +104,10 @@ class Backlog:
         return self._pending.pop(fold)
 
 
+TOLERANCE = 1e-6
+"""By how much the remaining number may be short of one: differences of loop times are inexact."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowance:
     """The remaining k8s-events of an object: a burst at first, then one per interval."""
@@ -119,9 +123,11 @@ def draw(allowance: Allowance | None, *, now: float, burst: int, interval: float
     if allowance is None:
         return Allowance(burst - 1, now)
     remaining = min(burst, allowance.remaining + (now - allowance.since) / interval)
-    if remaining < 1:
+    if remaining < 1 - TOLERANCE:
         return dataclasses.replace(allowance, denied=allowance.denied + 1, is_granted=False)
-    return Allowance(remaining - 1, now, denied=0 if remaining >= burst else allowance.denied)
+    return Allowance(
+        max(0, remaining - 1), now, denied=0 if remaining >= burst else allowance.denied
+    )
 
 
 @dataclasses.dataclass(slots=True, eq=False)

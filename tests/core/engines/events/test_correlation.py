@@ -120,6 +120,8 @@ def test_all_reports_can_be_dropped():
         pytest.param(
             [0, 0, 0, *range(1, 101)], [True] * 3 + [False] * 99 + [True], id='insistently'
         ),
+        # The difference of these times, as computed, is 99.99999999999994.
+        pytest.param([471.8] * 3 + [471.8 + 100], [True] * 4, id='inexactly'),
     ],
 )
 def test_k8s_events_of_an_object_are_limited(times, granted):
