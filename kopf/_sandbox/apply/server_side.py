@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from kopf._sandbox.apply import fieldsets, managers, merging, ownership
+from kopf._sandbox.apply import fieldsets, managed_fields, merging, ownership
 from kopf._sandbox.meta import errors, go_format, schemas
 
 FIRST_MANAGER: Final = 'before-first-apply'
@@ -19,7 +19,7 @@ KUBECTL_MANAGER: Final = 'kubectl'
 LAST_APPLIED: Final = 'kubectl.kubernetes.io/last-applied-configuration'
 MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
 
-Conflict: TypeAlias = tuple[managers.Entry, fieldsets.FieldSet]
+Conflict: TypeAlias = tuple[managed_fields.Entry, fieldsets.FieldSet]
 """An owner, and its fields that another manager wants to change."""
 
 
@@ -28,8 +28,8 @@ def record_update(
     new: Mapping[str, Any],
     *,
     schema: schemas.Schema | None,
-    author: managers.Author,
-) -> list[managers.Entry] | None:
+    author: managed_fields.Author,
+) -> list[managed_fields.Entry] | None:
     """
     Return the managed fields of an object after its creation (``live`` is ``None``) or update.
 
@@ -37,7 +37,7 @@ def record_update(
     owners. If nothing changes, the result is the same list as in the live object. If the live
     object has no managed fields (users can reset them), they are not recorded anymore.
     """
-    entries = managers.choose_entries(live, new, author)
+    entries = managed_fields.choose_entries(live, new, author)
     if live is None:
         live = ownership.build_baseline(new, schema)
     elif not entries:
@@ -45,7 +45,7 @@ def record_update(
     comparison = _compare(live, new, schema, author)
     if not comparison.changed and not comparison.removed:
         return entries or None
-    return managers.merge_oldest(managers.record(entries, comparison, author)) or None
+    return managed_fields.merge_oldest(managed_fields.record(entries, comparison, author)) or None
 
 
 def apply(
@@ -53,7 +53,7 @@ def apply(
     config: Any,
     *,
     schema: schemas.Schema | None,
-    author: managers.Author,
+    author: managed_fields.Author,
     force: bool = False,
 ) -> dict[str, Any]:
     """
@@ -68,10 +68,10 @@ def apply(
     complaints = merging.check(config, schema)
     if complaints:
         raise _untyped('patch', config, complaints)
-    entries = managers.read_entries(live)
+    entries = managed_fields.read_entries(live)
     if live is not None and not entries:
         first = dataclasses.replace(author, manager=FIRST_MANAGER)
-        entries = managers.record(
+        entries = managed_fields.record(
             [], _compare(ownership.build_baseline(live, schema), live, schema, author), first
         )
     try:
@@ -83,14 +83,14 @@ def apply(
 def _apply(
     live: Mapping[str, Any],
     config: Mapping[str, Any],
-    entries: list[managers.Entry],
+    entries: list[managed_fields.Entry],
     *,
     schema: schemas.Schema,
-    author: managers.Author,
+    author: managed_fields.Author,
     force: bool,
 ) -> dict[str, Any]:
-    mine = managers.identify_author(author, 'Apply')
-    last = next((entry for entry in entries if managers.identify(entry) == mine), None)
+    mine = managed_fields.identify_author(author, 'Apply')
+    last = next((entry for entry in entries if managed_fields.identify(entry) == mine), None)
     others = [entry for entry in entries if entry is not last]
     mentioned = _exclude_reset(ownership.extract(config, schema), author)
     merged = merging.merge(live, config, schema)
@@ -113,14 +113,14 @@ def _apply(
         if last is not None
         else None
     )
-    result = managers.disown(others, comparison)
+    result = managed_fields.disown(others, comparison)
     if fields := ownership.strip(mentioned):
-        result.append(managers.build_entry(mine, author.api_version, fields, time))
-    return managers.put_entries(_renew_last_applied(merged, config, author), result)
+        result.append(managed_fields.build_entry(mine, author.api_version, fields, time))
+    return managed_fields.put_entries(_renew_last_applied(merged, config, author), result)
 
 
 def _check_config(
-    live: Mapping[str, Any] | None, config: Any, author: managers.Author
+    live: Mapping[str, Any] | None, config: Any, author: managed_fields.Author
 ) -> dict[str, Any]:
     if not isinstance(config, dict | None):
         raise errors.bad_request(
@@ -186,25 +186,25 @@ def _compare(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     schema: schemas.Schema | None,
-    author: managers.Author,
+    author: managed_fields.Author,
 ) -> ownership.Comparison:
     changed, removed = ownership.compare(old, new, schema)
     return ownership.Comparison(_exclude_reset(changed, author), _exclude_reset(removed, author))
 
 
-def _exclude_reset(fields: fieldsets.FieldSet, author: managers.Author) -> fieldsets.FieldSet:
+def _exclude_reset(fields: fieldsets.FieldSet, author: managed_fields.Author) -> fieldsets.FieldSet:
     for path in author.reset_fields:
         fields = fieldsets.exclude(fields, tuple(f'f:{name}' for name in path.split('.')))
     return fields
 
 
 def _find_conflicts(
-    entries: Iterable[managers.Entry], changed: fieldsets.FieldSet
+    entries: Iterable[managed_fields.Entry], changed: fieldsets.FieldSet
 ) -> list[Conflict]:
     found = ((entry, fieldsets.intersection(entry['fieldsV1'], changed)) for entry in entries)
     return sorted(
         ((entry, fields) for entry, fields in found if fields),
-        key=lambda conflict: managers.identify(conflict[0]),
+        key=lambda conflict: managed_fields.identify(conflict[0]),
     )
 
 
@@ -233,7 +233,7 @@ def _conflict(conflicts: Sequence[Conflict]) -> errors.ApiError:
     return errors.ApiError(409, 'Conflict', f'Apply failed with {text}', details={'causes': causes})
 
 
-def _describe_manager(entry: managers.Entry) -> str:
+def _describe_manager(entry: managed_fields.Entry) -> str:
     text = go_format.quoted(entry.get('manager', ''))
     if entry.get('subresource'):
         text += f' with subresource {go_format.quoted(entry["subresource"])}'
@@ -256,7 +256,7 @@ def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> field
 
 
 def _renew_last_applied(
-    merged: Mapping[str, Any], config: Mapping[str, Any], author: managers.Author
+    merged: Mapping[str, Any], config: Mapping[str, Any], author: managed_fields.Author
 ) -> Mapping[str, Any]:
     """Update the annotation of client-side apply, if it exists, for kubectl to use it later."""
     annotations = _get_annotations(merged)

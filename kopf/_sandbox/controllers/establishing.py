@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kopf._sandbox.apiextensions import crds
-from kopf._sandbox.apply import managers, server_side
+from kopf._sandbox.apply import managed_fields, server_side
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import conversions
 from kopf._sandbox.storage import memory
@@ -57,7 +57,7 @@ class Establisher:
         """Record the API server as the owner of the status."""
         resource = self._catalog.find(kinds.CRDS.group, 'v1', kinds.CRDS.plural)
         assert resource is not None, 'CRDs are always served'
-        author = managers.Author(
+        author = managed_fields.Author(
             MANAGER, resource.api_version, self._format_now(), 'status', ('spec',)
         )
         managed = server_side.record_update(old, new, schema=resource.schema, author=author)

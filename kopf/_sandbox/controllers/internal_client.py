@@ -4,7 +4,7 @@ The internal client: the writes that the cluster makes by itself, without reques
 
 from typing import Any
 
-from kopf._sandbox.apply import managers, server_side
+from kopf._sandbox.apply import managed_fields, server_side
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import deletion, prepare
 from kopf._sandbox.storage import memory
@@ -52,7 +52,7 @@ class Housekeeper:
         """Record the owner of the changed fields: the component that does it in real clusters."""
         manager = SERVER if resource.home == kinds.CRDS else CONTROLLERS
         subresource = 'status' if new.get('status') != old.get('status') else ''
-        author = managers.Author(
+        author = managed_fields.Author(
             manager, new['apiVersion'], self._sources.format_now(), subresource
         )
         managed = server_side.record_update(old, new, schema=resource.schema, author=author)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._sandbox.admission import chain, matching
-from kopf._sandbox.apply import managers, server_side
+from kopf._sandbox.apply import managed_fields, server_side
 from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
 from kopf._sandbox.registry import conversions, deletion, prepare, scale_subresource, strategies
 from kopf._sandbox.schema import pruning
@@ -259,10 +259,10 @@ class Writer:
         else:
             obj['metadata'].pop('managedFields', None)
 
-    def _author(self, request: requests.Request) -> managers.Author:
+    def _author(self, request: requests.Request) -> managed_fields.Author:
         reset = prepare.list_reset_fields(request)
         now = self._sources.format_now()
-        return managers.Author(
+        return managed_fields.Author(
             request.field_manager, request.resource.api_version, now, request.subresource, reset
         )
 

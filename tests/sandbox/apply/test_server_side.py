@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._sandbox.apply import managers, patches, server_side
+from kopf._sandbox.apply import managed_fields, patches, server_side
 from kopf._sandbox.meta import errors, schemas
 
 API = 'example.com/v1'
@@ -53,7 +53,7 @@ SCHEMA = schemas.compile_schema(
 
 
 def author(manager='me', now=NOW, **kwargs):
-    return managers.Author(manager=manager, api_version=API, now=now, **kwargs)
+    return managed_fields.Author(manager=manager, api_version=API, now=now, **kwargs)
 
 
 def obj(spec=None, **kwargs):

@@ -1,5 +1,5 @@
 """
-Managers: the records of the owners of an object's fields.
+Managed fields: the records of the owners of an object's fields.
 
 There is one entry in ``metadata.managedFields`` for each manager, operation and subresource (and,
 for updates, API version). Entries are values: no function here modifies its arguments.
