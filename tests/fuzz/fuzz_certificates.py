@@ -5,14 +5,14 @@ Certificates, as the webhook servers look into them: they are understood, or ref
 
 import base64
 
-from kopf._kits.webhooks import facts
+from kopf._kits.webhooks import x509_fields
 
 
 def check(source: bytes) -> None:
-    _check(facts.read_pem, source)
-    _check(facts.read_der, source)
+    _check(x509_fields.read_pem, source)
+    _check(x509_fields.read_der, source)
     try:
-        _check(facts.read_der, base64.b64decode(source))
+        _check(x509_fields.read_der, base64.b64decode(source))
     except ValueError:
         pass
 

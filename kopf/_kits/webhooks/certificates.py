@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from kopf._cogs.helpers import certificates
-from kopf._kits.webhooks import addresses, facts, options
+from kopf._kits.webhooks import addresses, server_options, x509_fields
 
 Builder = Callable[[Collection[str], str | None], tuple[bytes, bytes]]
 """Makes a certificate and its encrypted private key in PEM, for these host names and password."""
@@ -43,7 +43,9 @@ class Identity:
 class Source:
     """A source of identities: the first one, and the renewed ones. Used by one thread at a time."""
 
-    def __init__(self, given: options.Options, hostnames: Collection[str], build: Builder) -> None:
+    def __init__(
+        self, given: server_options.ServerOptions, hostnames: Collection[str], build: Builder
+    ) -> None:
         self._options, self._hostnames, self._build = given, hostnames, build
 
     @property
@@ -79,7 +81,7 @@ class Source:
         """
         renewed = self.obtain()
         if renewed.problem is not None and identity.problem is None:
-            raise options.CertificateError(renewed.problem)
+            raise server_options.CertificateError(renewed.problem)
         return renewed
 
     def is_outdated(self, identity: Identity, now: datetime.datetime) -> bool:
@@ -90,7 +92,7 @@ class Source:
             return {
                 name: _read(name, path) for name, path in self._list_files().items()
             } != identity.contents
-        except options.CertificateError:
+        except server_options.CertificateError:
             return True
 
     def dump(self, authority: bytes | None) -> None:
@@ -101,11 +103,11 @@ class Source:
         try:
             _replace_file(path, authority)
         except OSError as error:
-            raise options.CertificateError(
+            raise server_options.CertificateError(
                 f'Cannot save the authority to cadump={str(path)!r}: {error.strerror or error}.'
             ) from error
 
-    def _list_files(self) -> dict[str, options.FilePath]:
+    def _list_files(self) -> dict[str, server_options.FilePath]:
         given = {
             'certfile': self._options.certfile,
             'pkeyfile': self._options.pkeyfile,
@@ -117,7 +119,7 @@ class Source:
         chain, key = self._options.certfile, self._options.pkeyfile
         assert chain is not None
         if key is None and b'PRIVATE KEY-----' not in contents['certfile']:
-            raise options.CertificateError(
+            raise server_options.CertificateError(
                 f'There is no private key in {_name("certfile", chain)}: add pkeyfile=.'
             )
         named = _name('certfile', chain) + (
@@ -131,8 +133,8 @@ class Source:
                 )
 
         activate, fresh = self._prepare(load)
-        told = _get_facts(contents['certfile'])
-        if authority is None and told is not None and told.is_self_signed:
+        fields = _read_fields(contents['certfile'])
+        if authority is None and fields is not None and fields.is_self_signed:
             authority = _keep_certificates(contents['certfile'])
         return Identity(activate, authority, contents, problem=self._find_problem(fresh, authority))
 
@@ -144,7 +146,7 @@ class Source:
         contents: Mapping[str, bytes],
     ) -> Identity:
         self._load_verification(context)
-        if authority is None and facts.read_der(shown).is_self_signed:
+        if authority is None and x509_fields.read_der(shown).is_self_signed:
             authority = ssl.DER_cert_to_PEM_cert(shown).encode()
         return Identity(
             lambda: context, authority, contents, problem=self._find_problem(context, authority)
@@ -159,8 +161,12 @@ class Source:
 
         activate, fresh = self._prepare(load)
         authority = pair.certificate if authority is None else authority
-        told = _get_facts(pair.certificate)
-        renewal = told.since + (told.until - told.since) * _FRESH_PART if told is not None else None
+        fields = _read_fields(pair.certificate)
+        renewal = (
+            fields.since + (fields.until - fields.since) * _FRESH_PART
+            if fields is not None
+            else None
+        )
         return Identity(
             activate, authority, contents, renewal, self._find_problem(fresh, authority)
         )
@@ -235,7 +241,7 @@ def build_certificate(
             password
         )
     except ImportError as error:
-        raise options.MissingLibraryError(
+        raise server_options.MissingLibraryError(
             "The webhook server needs the library 'cryptography' to make a certificate for itself "
             '(pip install cryptography). Or give it a certificate: certfile=, pkeyfile=. '
             'Or serve plain HTTP: insecure=True, which Kubernetes itself never uses.'
@@ -290,7 +296,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None
     try:
         answerer = server.wrap_bio(there, back, server_side=True)
     except ssl.SSLError as error:
-        raise options.CertificateError(
+        raise server_options.CertificateError(
             'The TLS of context= is of clients; make it for servers: '
             'ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).'
         ) from error
@@ -316,11 +322,11 @@ def _build_context() -> ssl.SSLContext:
     return context
 
 
-def _read(name: str, path: options.FilePath) -> bytes:
+def _read(name: str, path: server_options.FilePath) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise options.CertificateError(
+        raise server_options.CertificateError(
             f'Cannot read {_name(name, path)}: {error.strerror or error}.'
         ) from error
 
@@ -340,7 +346,7 @@ def _replace_file(path: pathlib.Path, content: bytes) -> None:
             raise
 
 
-def _name(name: str, path: options.FilePath | None) -> str:
+def _name(name: str, path: server_options.FilePath | None) -> str:
     return f'{name}={os.fspath(path or "")!r}'
 
 
@@ -349,9 +355,9 @@ def _as_text(data: str | bytes | None) -> str | bytes | None:
     return data.decode('ascii') if isinstance(data, bytes) and b'-----BEGIN ' in data else data
 
 
-def _get_facts(pem: bytes) -> facts.Facts | None:
+def _read_fields(pem: bytes) -> x509_fields.CertificateFields | None:
     try:
-        return facts.read_pem(pem)
+        return x509_fields.read_pem(pem)
     except ValueError:
         return None  # accepted by OpenSSL, but too exotic for our parser
 
@@ -370,13 +376,13 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except ssl.SSLError as error:
         reason = error.reason.replace('_', ' ').lower() if error.reason else 'malformed PEM'
-        raise options.CertificateError(f'Cannot use {what}: {reason}.') from error
+        raise server_options.CertificateError(f'Cannot use {what}: {reason}.') from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise options.CertificateError(f'Cannot use {what}: {reason}.') from error
+        raise server_options.CertificateError(f'Cannot use {what}: {reason}.') from error
 
 
 def _refuse_password() -> str:
-    raise options.CertificateError(
+    raise server_options.CertificateError(
         'The private key of the webhook server is encrypted: add password=.'
     )

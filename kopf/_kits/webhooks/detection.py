@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Collection
 
 from kopf._cogs.structs import credentials
-from kopf._kits.webhooks import facts
+from kopf._kits.webhooks import x509_fields
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
         return ()
     for delay in itertools.chain(DELAYS, itertools.repeat(DELAYS[-1])):
         try:
-            return facts.read_der(await _fetch_certificate(info)).names
+            return x509_fields.read_der(await _fetch_certificate(info)).names
         except OSError as error:  # including TLS errors and timeouts
             logger.warning(
                 'Cannot detect the kind of the cluster, and will try again in %.0f s: %s',

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from kopf._cogs.aiokits import bells, offloads
 from kopf._cogs.helpers import documents, heaps
-from kopf._kits.webhooks import options
+from kopf._kits.webhooks import server_options
 
 RECEIVING_TIMEOUT = 30.0
 """Seconds for a client to send its request after the headers; API servers do not wait longer."""
@@ -69,9 +69,9 @@ class Budget:
         Raises `Refusal` if the content is too large, too slow or incomplete, or if there is no
         budget for it.
         """
-        if (request.content_length or 0) > options.MAX_SIZE:
+        if (request.content_length or 0) > server_options.MAX_SIZE:
             raise make_size_refusal()
-        payload = Payload(self, request.content_length or options.MAX_SIZE)
+        payload = Payload(self, request.content_length or server_options.MAX_SIZE)
         self._unfinished[payload] = None
         try:
             await payload.receive(request)
@@ -178,7 +178,7 @@ class Payload:
 
     async def _receive(self, content: aiohttp.StreamReader, chunk: bytes) -> Content:
         while chunk := (chunk or await content.readany()):
-            if self.size + len(chunk) > options.MAX_SIZE:
+            if self.size + len(chunk) > server_options.MAX_SIZE:
                 raise make_size_refusal()
             await self._budget.take(len(chunk), self)
             self._write(chunk)
@@ -218,7 +218,7 @@ class Payload:
 def make_size_refusal() -> Refusal:
     return Refusal(
         http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        f'The request is larger than {options.MAX_SIZE} bytes.',
+        f'The request is larger than {server_options.MAX_SIZE} bytes.',
     )
 
 

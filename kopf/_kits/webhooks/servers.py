@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kopf._cogs.aiokits import clocks, sockets
 from kopf._cogs.structs import reviews
-from kopf._kits.webhooks import addresses, contexts, detection, options
+from kopf._kits.webhooks import addresses, contexts, detection, server_options
 
 if TYPE_CHECKING:
     import datetime
@@ -71,20 +71,20 @@ class WebhookServer(contexts.WebhookContextManager):
         path: str | None = None,
         host: str | None = None,
         cadata: bytes | None = None,
-        cafile: options.FilePath | None = None,
-        cadump: options.FilePath | None = None,
+        cafile: server_options.FilePath | None = None,
+        cadump: server_options.FilePath | None = None,
         context: 'ssl.SSLContext | None' = None,
         insecure: bool = False,
-        certfile: options.FilePath | None = None,
-        pkeyfile: options.FilePath | None = None,
+        certfile: server_options.FilePath | None = None,
+        pkeyfile: server_options.FilePath | None = None,
         password: str | None = None,
         extra_sans: Iterable[str] = (),
         verify_mode: 'ssl.VerifyMode | None' = None,
-        verify_cafile: options.FilePath | None = None,
-        verify_capath: options.FilePath | None = None,
+        verify_cafile: server_options.FilePath | None = None,
+        verify_capath: server_options.FilePath | None = None,
         verify_cadata: str | bytes | None = None,
         file_check_interval: float = 60.0,
-        inflight_bytes: int = options.INFLIGHT_BYTES,
+        inflight_bytes: int = server_options.INFLIGHT_BYTES,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -136,7 +136,7 @@ class WebhookServer(contexts.WebhookContextManager):
 
     async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
         from kopf._cogs.aiokits import listeners
-        from kopf._kits.webhooks import certificates, desks, payloads
+        from kopf._kits.webhooks import certificates, payloads, review_endpoints
 
         given = self._collect_options()
         host = given.host or await self._detect_host()
@@ -145,8 +145,8 @@ class WebhookServer(contexts.WebhookContextManager):
         source = certificates.Source(given, hostnames, self.build_certificate)
         identity = await asyncio.to_thread(source.obtain)
         bound = await _bind(given.addr, given.port or 0)
-        desk = desks.Desk(fn, path, payloads.Budget(given.inflight_bytes))
-        listener = listeners.Listener(bound, desk.answer, desks.LIMITS, logger)
+        endpoint = review_endpoints.ReviewEndpoint(fn, path, payloads.Budget(given.inflight_bytes))
+        listener = listeners.Listener(bound, endpoint.answer, review_endpoints.LIMITS, logger)
         place = addresses.Place(
             'http' if given.insecure else 'https',
             addresses.choose_host(host, given.addr),
@@ -169,13 +169,13 @@ class WebhookServer(contexts.WebhookContextManager):
         finally:
             await listener.close()
 
-    def _collect_options(self) -> options.Options:
-        values = {name: getattr(self, name) for name in options.NAMES}
+    def _collect_options(self) -> server_options.ServerOptions:
+        values = {name: getattr(self, name) for name in server_options.NAMES}
         if not isinstance(self.extra_sans, str | bytes) and isinstance(self.extra_sans, Iterable):
             # It can be a one-time iterator, but is needed many times.
             values['extra_sans'] = tuple(self.extra_sans)
-        given = options.Options(**values)
-        options.check_options(given)
+        given = server_options.ServerOptions(**values)
+        server_options.check_options(given)
         return given
 
 
@@ -238,21 +238,21 @@ class _Renewals:
     async def _renew(self, identity: 'certificates.Identity') -> 'certificates.Identity | None':
         try:
             return await asyncio.to_thread(self._source.renew, identity)
-        except options.WebhookServerError as error:
+        except server_options.WebhookServerError as error:
             self._complain(error)
             return None
 
     async def _replace(self, renewed: 'certificates.Identity') -> bool:
         try:
             self._listener.use(renewed.activate())
-        except options.WebhookServerError as error:
+        except server_options.WebhookServerError as error:
             self._complain(error)
             return False
         self._failures.clear()
         logger.info('The certificate of the webhook server is replaced.')
         try:
             await asyncio.to_thread(self._source.dump, renewed.authority)
-        except options.WebhookServerError as error:
+        except server_options.WebhookServerError as error:
             logger.error('%s The new certificate is used nevertheless.', error)
         return True
 
@@ -306,7 +306,7 @@ async def _bind(addr: str | None, port: int) -> list[socket.socket]:
     try:
         return await sockets.bind(addresses.strip_brackets(addr) if addr else None, port)
     except OSError as error:
-        raise options.WebhookServerError(
+        raise server_options.WebhookServerError(
             f'The webhook server cannot listen at addr={addr!r}, port={port}: {error.strerror or error}. '
             f'Is it an address of this machine, is the port free, and are you permitted to use it?'
         ) from error

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kopf._cogs.structs import reviews
-from kopf._kits.webhooks import addresses, contexts, detection, options, servers
+from kopf._kits.webhooks import addresses, contexts, detection, server_options, servers
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class WebhookNgrokTunnel(contexts.WebhookContextManager):
         path: str | None = None,
         token: str | None = None,
         region: str | None = None,
-        binary: options.FilePath | None = None,
+        binary: server_options.FilePath | None = None,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -116,7 +116,7 @@ class _Ngrok:
     """One tunnel. The ngrok library blocks, so it is called in threads."""
 
     def __init__(
-        self, token: str | None, region: str | None, binary: options.FilePath | None
+        self, token: str | None, region: str | None, binary: server_options.FilePath | None
     ) -> None:
         try:
             conf, ngrok = (
@@ -124,7 +124,7 @@ class _Ngrok:
                 importlib.import_module('pyngrok.ngrok'),
             )
         except ImportError as error:
-            raise options.MissingLibraryError(
+            raise server_options.MissingLibraryError(
                 "The webhook tunnel needs the library 'pyngrok' (pip install pyngrok). "
                 'Or use a server that the cluster can reach, e.g. kopf.WebhookServer().'
             ) from error
@@ -178,7 +178,7 @@ class _Ngrok:
             )
         except Exception as error:  # of the library, of the network, or of the program
             text = str(error).replace(self._token, '***') if self._token else str(error)
-            raise options.WebhookServerError(
+            raise server_options.WebhookServerError(
                 f'The tunnel of ngrok cannot be opened: {text}'
             ) from None
         return str(tunnel.public_url).replace('http://', 'https://', 1)

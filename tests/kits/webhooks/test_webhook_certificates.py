@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import oid
 
 from kopf._cogs.helpers import certificates as shared
-from kopf._kits.webhooks import certificates, facts, options, servers
+from kopf._kits.webhooks import certificates, server_options, servers, x509_fields
 
 NOW = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -30,7 +30,7 @@ def parse(pem):
 
 def obtain(**given):
     return certificates.Source(
-        options.Options(**given), ['localhost'], certificates.build_certificate
+        server_options.ServerOptions(**given), ['localhost'], certificates.build_certificate
     ).obtain()
 
 
@@ -90,7 +90,7 @@ def test_absence_of_the_library_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, 'cryptography', None)
 
     with pytest.raises(
-        options.MissingLibraryError,
+        server_options.MissingLibraryError,
         match=r"'cryptography'.*pip install cryptography\).*certfile=.*insecure=True",
     ):
         obtain()
@@ -113,7 +113,7 @@ def test_facts_are_those_of_the_certificate():
     profile = shared.Profile('the-name', hosts=['x.y', '10.0.0.1'], purpose=shared.Purpose.SERVER)
     issued = shared.issue(profile, NOW, ca)
 
-    told = facts.read_pem(b'something before\n' + issued.pem + ca.pem)
+    told = x509_fields.read_pem(b'something before\n' + issued.pem + ca.pem)
 
     assert told.names == {'the-ca', 'An Organization', 'the-name', 'x.y'}
     assert (told.since, told.until) == (
@@ -121,14 +121,14 @@ def test_facts_are_those_of_the_certificate():
         NOW + datetime.timedelta(days=365),
     )
     assert not told.is_self_signed
-    assert facts.read_pem(ca.pem).is_self_signed
+    assert x509_fields.read_pem(ca.pem).is_self_signed
 
 
 @pytest.mark.parametrize('year', [1970, 2049, 2050, 2150])
 def test_facts_have_dates_in_both_notations(year):
     moment = datetime.datetime(year, 6, 7, 8, 9, 10, tzinfo=datetime.UTC)
 
-    told = facts.read_pem(shared.issue(shared.Profile('x'), moment).pem)
+    told = x509_fields.read_pem(shared.issue(shared.Profile('x'), moment).pem)
 
     assert told.since == moment - datetime.timedelta(hours=1)
 
@@ -144,9 +144,9 @@ def test_facts_are_not_read_of_anything_else(make_certificate):
         *(der[:size] for size in range(99)),
     ]:
         with pytest.raises(ValueError):
-            facts.read_der(garbage)
+            x509_fields.read_der(garbage)
     with pytest.raises(ValueError):
-        facts.read_pem(b'hello')
+        x509_fields.read_pem(b'hello')
 
 
 @pytest.mark.guarantee('ADM-072')
@@ -184,7 +184,7 @@ def test_given_authority_is_only_for_the_clients(files, make_ca, make_certificat
 def test_own_certificate_is_its_own_authority_and_is_renewed_long_before_its_end():
     identity = obtain()
 
-    told = facts.read_pem(identity.authority)
+    told = x509_fields.read_pem(identity.authority)
     assert told.is_self_signed
     assert told.since < identity.renewal < told.until - datetime.timedelta(days=90)
 
@@ -240,7 +240,7 @@ def test_given_context_gets_the_given_certificate(files, make_certificate):
 
 def test_given_context_of_clients_is_refused():
     with pytest.raises(
-        options.CertificateError, match=r'context= is of clients.*Purpose\.CLIENT_AUTH'
+        server_options.CertificateError, match=r'context= is of clients.*Purpose\.CLIENT_AUTH'
     ):
         obtain(context=ssl.create_default_context())
 
@@ -351,7 +351,7 @@ def test_unusable_files_are_told_about(files, make_certificate, spoil, given, co
     files.write(make_certificate())
     spoil(files)
 
-    with pytest.raises(options.CertificateError, match=complaint):
+    with pytest.raises(server_options.CertificateError, match=complaint):
         obtain(**({'certfile': files.cert, 'pkeyfile': files.key, 'cafile': files.ca} | given))
 
 
@@ -362,7 +362,7 @@ def test_password_decrypts_the_given_key_and_is_never_told(files, make_certifica
     files.key.write_bytes(issued.export('s3cret').key)
 
     obtain(certfile=files.cert, pkeyfile=files.key, password='s3cret').activate()
-    with pytest.raises(options.CertificateError) as error:
+    with pytest.raises(server_options.CertificateError) as error:
         obtain(certfile=files.cert, pkeyfile=files.key, password='wr0ng')
 
     assert 'wr0ng' not in str(error.value)
@@ -371,7 +371,7 @@ def test_password_decrypts_the_given_key_and_is_never_told(files, make_certifica
 @pytest.mark.guarantee('NEW-229')
 def test_files_are_outdated_by_contents_and_not_by_times(files, make_certificate):
     files.write(make_certificate())
-    given = options.Options(certfile=files.cert, pkeyfile=files.key, cafile=files.ca)
+    given = server_options.ServerOptions(certfile=files.cert, pkeyfile=files.key, cafile=files.ca)
     source = certificates.Source(given, [], certificates.build_certificate)
     identity = source.obtain()
 

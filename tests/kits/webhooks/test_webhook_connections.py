@@ -12,7 +12,7 @@ import ssl
 import pytest
 from aiohttp import web
 
-from kopf._kits.webhooks import desks, payloads
+from kopf._kits.webhooks import payloads, review_endpoints
 
 REQUEST = b'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}'
 
@@ -61,7 +61,11 @@ async def test_those_who_do_not_send_their_headers_are_cut(serve, reviewer, virt
         received = await read_until_cut(reader)
 
     assert (received, reviewer.calls) == (b'', [])
-    assert desks.LIMITS.headers_timeout <= virtual_time.elapsed < desks.LIMITS.headers_timeout + 5
+    assert (
+        review_endpoints.LIMITS.headers_timeout
+        <= virtual_time.elapsed
+        < review_endpoints.LIMITS.headers_timeout + 5
+    )
 
 
 async def test_dripping_headers_do_not_help(serve, reviewer, virtual_time):
@@ -79,7 +83,11 @@ async def test_dripping_headers_do_not_help(serve, reviewer, virtual_time):
         dripping.cancel()
         await asyncio.wait([dripping])
 
-    assert desks.LIMITS.headers_timeout <= virtual_time.elapsed < desks.LIMITS.headers_timeout + 5
+    assert (
+        review_endpoints.LIMITS.headers_timeout
+        <= virtual_time.elapsed
+        < review_endpoints.LIMITS.headers_timeout + 5
+    )
 
 
 async def test_those_who_do_not_agree_on_tls_are_cut(serve, virtual_time):
@@ -90,7 +98,9 @@ async def test_those_who_do_not_agree_on_tls_are_cut(serve, virtual_time):
         assert await read_until_cut(reader) == b''
 
     assert (
-        desks.LIMITS.handshake_timeout <= virtual_time.elapsed < desks.LIMITS.handshake_timeout + 5
+        review_endpoints.LIMITS.handshake_timeout
+        <= virtual_time.elapsed
+        < review_endpoints.LIMITS.handshake_timeout + 5
     )
 
 
@@ -189,29 +199,37 @@ async def test_idle_connections_are_reused_and_then_closed(serve, virtual_time):
 
     async with connected(served) as (reader, writer):
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
-        await asyncio.sleep(desks.LIMITS.idle_timeout - 10)
+        await asyncio.sleep(review_endpoints.LIMITS.idle_timeout - 10)
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
         since = virtual_time.elapsed
         await read_until_cut(reader)
 
-    assert desks.LIMITS.idle_timeout <= virtual_time.elapsed - since < desks.LIMITS.idle_timeout + 5
+    assert (
+        review_endpoints.LIMITS.idle_timeout
+        <= virtual_time.elapsed - since
+        < review_endpoints.LIMITS.idle_timeout + 5
+    )
 
 
 async def test_slow_reviews_are_not_cut(serve, reviewer, virtual_time):
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
-    asyncio.get_running_loop().call_later(desks.LIMITS.idle_timeout * 2, reviewer.gate.set)
+    asyncio.get_running_loop().call_later(
+        review_endpoints.LIMITS.idle_timeout * 2, reviewer.gate.set
+    )
 
     async with connected(served) as (reader, writer):
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
 
-    assert virtual_time.elapsed >= desks.LIMITS.idle_timeout * 2
+    assert virtual_time.elapsed >= review_endpoints.LIMITS.idle_timeout * 2
 
 
 async def test_when_there_are_too_many_connections_the_idle_ones_give_way(
     serve, reviewer, monkeypatch
 ):
-    monkeypatch.setattr(desks, 'LIMITS', dataclasses.replace(desks.LIMITS, connections=3))
+    monkeypatch.setattr(
+        review_endpoints, 'LIMITS', dataclasses.replace(review_endpoints.LIMITS, connections=3)
+    )
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
 
@@ -294,7 +312,11 @@ async def test_reviews_that_last_for_ever_are_interrupted_when_the_server_is_clo
         await served.configs.aclose()
 
         assert await read_until_cut(reader) == b''
-    assert desks.LIMITS.closing_timeout <= virtual_time.elapsed < desks.LIMITS.closing_timeout * 2
+    assert (
+        review_endpoints.LIMITS.closing_timeout
+        <= virtual_time.elapsed
+        < review_endpoints.LIMITS.closing_timeout * 2
+    )
 
 
 async def test_reviews_of_those_who_left_are_interrupted_when_the_server_is_closed(

@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from kopf._kits.webhooks import options, servers, tunnels
+from kopf._kits.webhooks import server_options, servers, tunnels
 
 ALL = (
     'addr',
@@ -137,7 +137,7 @@ def test_servers_have_default_hosts(cls, expected):
     ],
 )
 def test_good_options_are_accepted(given):
-    options.check_options(options.Options(**given))
+    server_options.check_options(server_options.ServerOptions(**given))
 
 
 @pytest.mark.guarantee('ADM-063')
@@ -227,14 +227,16 @@ def test_good_options_are_accepted(given):
     ],
 )
 def test_wrong_options_are_told_about(given, complaints):
-    with pytest.raises(options.WebhookServerError) as error:
-        options.check_options(options.Options(**given))
+    with pytest.raises(server_options.WebhookServerError) as error:
+        server_options.check_options(server_options.ServerOptions(**given))
 
     assert all(complaint in str(error.value) for complaint in complaints)
 
 
 def test_secrets_are_not_shown():
-    given = options.Options(password='s3cret', cadata=b's3cret', verify_cadata='s3cret')
+    given = server_options.ServerOptions(
+        password='s3cret', cadata=b's3cret', verify_cadata='s3cret'
+    )
     server = servers.WebhookServer(password='s3cret')
     tunnel = tunnels.WebhookNgrokTunnel(token='s3cret')
 

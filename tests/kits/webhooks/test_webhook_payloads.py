@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from kopf._kits.webhooks import options, payloads
+from kopf._kits.webhooks import payloads, server_options
 
 MIB = 1024 * 1024
 
@@ -40,7 +40,7 @@ async def wait_for_calls(reviewer, count):
 @pytest.fixture
 async def tight(serve):
     """A server with a budget for one request of the biggest size."""
-    return await serve(insecure=True, addr='127.0.0.1', inflight_bytes=options.MAX_SIZE)
+    return await serve(insecure=True, addr='127.0.0.1', inflight_bytes=server_options.MAX_SIZE)
 
 
 @pytest.mark.guarantee('FND-053')
@@ -63,7 +63,7 @@ async def test_only_two_of_the_largest_reviews_are_parsed_at_once(serve, reviewe
     served = await serve(insecure=True, addr='127.0.0.1')
     reviewer.gate = asyncio.Event()
     largest = [
-        asyncio.create_task(served.post(data=io.BytesIO(build_review(options.MAX_SIZE))))
+        asyncio.create_task(served.post(data=io.BytesIO(build_review(server_options.MAX_SIZE))))
         for _ in range(4)
     ]
     await wait_for_calls(reviewer, 2)
@@ -83,7 +83,7 @@ async def test_large_reviews_that_are_not_parsed_for_too_long_are_told_to_retry(
 ):
     served = await serve(insecure=True, addr='127.0.0.1')
     reviewer.gate = asyncio.Event()
-    content = build_post(build_review(options.MAX_SIZE))
+    content = build_post(build_review(server_options.MAX_SIZE))
     async with sending(served, content), sending(served, content):
         await wait_for_calls(reviewer, 2)
         async with served.request('POST', data=io.BytesIO(build_review(2 * MIB + 1))) as response:

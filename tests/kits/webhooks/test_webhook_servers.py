@@ -12,7 +12,7 @@ import pytest
 
 from kopf._cogs.helpers import certificates as shared
 from kopf._cogs.structs import reviews
-from kopf._kits.webhooks import addresses, facts, options, servers
+from kopf._kits.webhooks import addresses, server_options, servers, x509_fields
 
 
 @pytest.mark.guarantee('ADM-068', 'NEW-266', 'ADM-089', 'ADM-091')
@@ -83,7 +83,7 @@ async def test_special_servers_have_special_hosts_in_urls_and_certificates(serve
     served = await serve(cls(addr='127.0.0.1', extra_sans=(name for name in ['x.y', '10.0.0.1'])))
 
     assert served.url == f'https://{cls.DEFAULT_HOST}:{served.port}'
-    assert facts.read_pem(served.authority).names == {cls.DEFAULT_HOST, 'x.y'}
+    assert x509_fields.read_pem(served.authority).names == {cls.DEFAULT_HOST, 'x.y'}
     for name in (cls.DEFAULT_HOST, 'x.y', '10.0.0.1', '127.0.0.1'):
         async with session.post(
             f'https://127.0.0.1:{served.port}', data=b'{}', ssl=served.trust(), server_hostname=name
@@ -382,7 +382,7 @@ async def test_busy_ports_are_told_about(serve):
     served = await serve(insecure=True)
 
     with pytest.raises(
-        options.WebhookServerError, match=f'port={served.port}: Address already in use'
+        server_options.WebhookServerError, match=f'port={served.port}: Address already in use'
     ):
         await serve(insecure=True, port=served.port)
 
@@ -390,7 +390,7 @@ async def test_busy_ports_are_told_about(serve):
 @pytest.mark.parametrize('addr', ['192.0.2.1', 'no-such-host.invalid'])
 async def test_foreign_addresses_are_told_about(serve, addr):
     with pytest.raises(
-        options.WebhookServerError, match=f"addr='{addr}'.*an address of this machine"
+        server_options.WebhookServerError, match=f"addr='{addr}'.*an address of this machine"
     ):
         await serve(insecure=True, addr=addr)
 
@@ -399,7 +399,9 @@ async def test_foreign_addresses_are_told_about(serve, addr):
 async def test_wrong_options_fail_the_start_and_not_the_constructor(reviewer):
     server = servers.WebhookServer(port='9443')
 
-    with pytest.raises(options.WebhookServerError, match='port= must be an integer, not str'):
+    with pytest.raises(
+        server_options.WebhookServerError, match='port= must be an integer, not str'
+    ):
         await anext(server(reviewer))
 
 
@@ -408,7 +410,7 @@ async def test_unwritable_dump_fails_the_start_and_releases_the_port(
 ):
     server = servers.WebhookServer(port=unused_port, cadump=tmp_path / 'absent' / 'dump.pem')
 
-    with pytest.raises(options.CertificateError, match='cadump='):
+    with pytest.raises(server_options.CertificateError, match='cadump='):
         await anext(server(reviewer))
 
     socket.create_server(('127.0.0.1', unused_port)).close()
@@ -429,7 +431,7 @@ async def test_secrets_are_not_logged(serve, caplog, files, make_certificate):
 
 
 def test_limits_are_as_designed():
-    assert options.MAX_SIZE == 7 * 1024 * 1024
+    assert server_options.MAX_SIZE == 7 * 1024 * 1024
     assert addresses.LOCALHOST == 'localhost'
 
 

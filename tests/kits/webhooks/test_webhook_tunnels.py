@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from kopf._kits.webhooks import detection, options, servers, tunnels
+from kopf._kits.webhooks import detection, server_options, servers, tunnels
 
 PUBLIC_URL = 'https://1234.ngrok.example'
 
@@ -152,7 +152,8 @@ async def test_absence_of_the_library_is_explained(reviewer, monkeypatch):
     monkeypatch.setitem(sys.modules, 'pyngrok', None)
 
     with pytest.raises(
-        options.MissingLibraryError, match=r"'pyngrok'.*pip install pyngrok\).*kopf\.WebhookServer"
+        server_options.MissingLibraryError,
+        match=r"'pyngrok'.*pip install pyngrok\).*kopf\.WebhookServer",
     ):
         await anext(tunnels.WebhookNgrokTunnel()(reviewer))
 
@@ -160,7 +161,7 @@ async def test_absence_of_the_library_is_explained(reviewer, monkeypatch):
 async def test_failures_are_explained_with_no_secrets(reviewer, ngrok):
     ngrok.error = RuntimeError('authentication failed: your token is t0ken')
 
-    with pytest.raises(options.WebhookServerError, match='authentication failed') as error:
+    with pytest.raises(server_options.WebhookServerError, match='authentication failed') as error:
         await anext(tunnels.WebhookNgrokTunnel(token='t0ken')(reviewer))
 
     assert 't0ken' not in str(error.value)

@@ -1,5 +1,5 @@
 """
-Options: the configuration of a server, as its author sets it, and its validation.
+Server options: the configuration of a server, as its author sets it, and its validation.
 
 Invalid options are reported when the server starts, all together. The constructor would be too
 early: it is called in startup handlers, which are retried on errors.
@@ -45,7 +45,7 @@ class CertificateError(WebhookServerError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class ServerOptions:
     """All options of a server. Secrets are not shown in its representation."""
 
     addr: str | None = None
@@ -77,10 +77,10 @@ class Options:
         )
 
 
-NAMES = tuple(field.name for field in dataclasses.fields(Options))
+NAMES = tuple(field.name for field in dataclasses.fields(ServerOptions))
 
 
-def check_options(options: Options) -> None:
+def check_options(options: ServerOptions) -> None:
     """Raise `WebhookServerError` with all complaints, if there are any; the files are not read."""
     raise_complaints(
         [*_iter_wrong_types(options)] or [*_iter_wrong_values(options), *_iter_conflicts(options)]
@@ -150,14 +150,14 @@ _TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
 _MANDATORY = frozenset({'insecure', 'extra_sans', 'file_check_interval', 'inflight_bytes'})
 
 
-def _iter_wrong_types(options: Options) -> Iterator[str]:
+def _iter_wrong_types(options: ServerOptions) -> Iterator[str]:
     for name, (expected, is_correct) in _TYPES.items():
         value: Any = getattr(options, name)
         if (value is not None or name in _MANDATORY) and not is_correct(value):
             yield f'{name}= must be {expected}, not {type(value).__name__}'
 
 
-def _iter_wrong_values(options: Options) -> Iterator[str]:
+def _iter_wrong_values(options: ServerOptions) -> Iterator[str]:
     if options.port is not None and not 0 <= options.port <= 65535:
         yield f'port= must be of 1 to 65535, or 0 or None for a random one, not {options.port}'
     if options.host and not _is_host(options.host):
@@ -172,7 +172,7 @@ def _iter_wrong_values(options: Options) -> Iterator[str]:
         yield f'inflight_bytes= must be {MAX_SIZE} or more, or large reviews never fit, not {options.inflight_bytes}'
 
 
-def _iter_conflicts(options: Options) -> Iterator[str]:
+def _iter_conflicts(options: ServerOptions) -> Iterator[str]:
     certificates = ('certfile', 'pkeyfile', 'context')
     given = [f'{name}=' for name in certificates if getattr(options, name) is not None]
     if options.insecure and given:

@@ -1,5 +1,5 @@
 """
-Desks: one HTTP request in, one HTTP response out, with a review in the middle.
+Review endpoints: one HTTP request in, one HTTP response out, with a review in the middle.
 
 Every request is answered. Refusals are written as ``Status`` of the Kubernetes API, so that API
 servers show the reason to their users.
@@ -46,7 +46,7 @@ _FINAL = frozenset(
 """The codes after which the connection is closed: the request is not read to its end."""
 
 
-class Desk:
+class ReviewEndpoint:
     """An HTTP endpoint that answers requests concurrently, by calling the function."""
 
     def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:

@@ -1,5 +1,5 @@
 """
-Facts: the fields of certificates, parsed without libraries, as they are optional.
+X.509 fields: what certificates say, parsed without libraries, as they are optional.
 
 Only the small part of X.509 that the servers need is supported. Nothing is verified here.
 """
@@ -15,7 +15,7 @@ _CONSTRUCTED = 0x20
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class CertificateFields:
     """The fields of a certificate. None of them is secret."""
 
     names: frozenset[str]  # of the subject and the issuer: common names, organizations, DNS names
@@ -37,7 +37,7 @@ class _Element:
         return tuple(_split(self.content))
 
 
-def read_pem(pem: bytes) -> Facts:
+def read_pem(pem: bytes) -> CertificateFields:
     """Read the first certificate in PEM, the holder's own. Raises `ValueError` if there is none."""
     import ssl
 
@@ -49,7 +49,7 @@ def read_pem(pem: bytes) -> Facts:
     )
 
 
-def read_der(der: bytes) -> Facts:
+def read_der(der: bytes) -> CertificateFields:
     """Read a certificate. Raises `ValueError` if it is not a certificate."""
     try:
         fields = list(next(_split(der)).elements[0].elements)
@@ -62,7 +62,7 @@ def read_der(der: bytes) -> Facts:
         )
     except (IndexError, StopIteration, RecursionError) as error:
         raise ValueError('It is not a certificate.') from error
-    return Facts(names, since, until, is_self_signed=issuer.whole == subject.whole)
+    return CertificateFields(names, since, until, is_self_signed=issuer.whole == subject.whole)
 
 
 def _split(der: bytes) -> Iterator[_Element]:
