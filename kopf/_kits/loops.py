@@ -14,6 +14,8 @@ import contextlib
 import functools
 import selectors
 import socket
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, TypeVarTuple
@@ -34,7 +36,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time: it starts at the real time, and advances only in waits."""
 
     def __init__(self) -> None:
-        self._virtual = VirtualTimeSelector()
+        self._virtual = VirtualTimeSelector(self._has_busy_anyio_threads)
         super().__init__(self._virtual)
         clocks.detach(self)
 
@@ -126,6 +128,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             leave()
             raise
 
+    def _has_busy_anyio_threads(self) -> bool:
+        """Return whether a thread of AnyIO works for this loop: it does not use the executors."""
+        return 'anyio' in sys.modules and any(
+            getattr(thread, 'loop', None) is self and thread.queue.unfinished_tasks > 0
+            for thread in threading.enumerate()
+            if hasattr(thread, 'queue')
+        )
+
     def _come_back(self, future: 'asyncio.Future[Any]') -> None:
         self._virtual.outside -= 1
 
@@ -133,9 +143,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class VirtualTimeSelector(selectors.DefaultSelector):
     """Waits for the network, or jumps to the end of the requested wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_busy_threads: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
         self.now = time.monotonic()
+        self._has_busy_threads = has_busy_threads
         self.outside = 0  # running functions in threads, processes, connection attempts
         self._ends: dict[int, tuple[Any, Any]] = {}  # local and remote addresses by descriptor
         self._clients: set[int] = set()  # descriptors that may lead to other threads or processes
@@ -147,10 +158,9 @@ class VirtualTimeSelector(selectors.DefaultSelector):
         if events or (timeout is not None and timeout <= 0):
             return events
         answering = self._measure_answering()
-        if timeout is None or self.outside or answering:
-            limit = (
-                timeout if self.outside or not answering else min(answering, timeout or answering)
-            )
+        is_outside = bool(self.outside) or self._has_busy_threads()
+        if timeout is None or is_outside or answering:
+            limit = timeout if is_outside or not answering else min(answering, timeout or answering)
             since = time.monotonic()
             events = self._poll(limit)
             self.now += time.monotonic() - since

@@ -10,6 +10,7 @@ import threading
 import time
 
 import aiohttp
+import anyio.to_thread
 import pytest
 
 from kopf._kits import loops
@@ -159,3 +160,24 @@ def test_processes_that_do_not_start_leave_the_time_virtual(run):
     run(call())
 
     assert time.monotonic() - since < 30
+
+
+def test_time_is_real_while_threads_of_anyio_are_at_work(run):
+    async def work():
+        ticking = asyncio.create_task(tick())
+        async with measured() as took, asyncio.timeout(5):
+            await anyio.to_thread.run_sync(time.sleep, DELAY)
+        ticking.cancel()
+        return took[0]
+
+    assert DELAY * 0.9 < run(work()) < 5
+
+
+def test_time_jumps_while_threads_of_anyio_are_idle(run):
+    async def work():
+        await anyio.to_thread.run_sync(time.sleep, 0)
+        async with measured() as took:
+            await asyncio.sleep(1000)
+        return took[0]
+
+    assert 1000 <= run(work()) < 1001
