@@ -10,7 +10,7 @@ from kopf._kits.commands.groups import SUBCOMMANDS, Subcommand, main
 from kopf._kits.commands.options import CLIControls, logging_options
 
 if TYPE_CHECKING:
-    from kopf._kits.commands.freezes import freeze, resume
+    from kopf._kits.commands.peering_commands import freeze, resume
     from kopf._kits.commands.runs import run
 
 __all__ = [

@@ -18,7 +18,7 @@ from command_calls import CRD, CREATING, build_object, invoke, write
 
 import kopf
 from kopf._core.reactor import stopping
-from kopf._kits.commands import directories
+from kopf._kits.commands import sandbox_directories
 
 
 def is_handled(body):
@@ -554,9 +554,9 @@ def test_sandboxes_at_the_same_time_are_at_different_places(start_process, runti
 
 def test_removed_places_of_the_next_owners_are_left_to_them(tmp_path):
     place = tmp_path / 'place'
-    first = directories.take_directory(place)
+    first = sandbox_directories.take_directory(place)
     first.remove()
-    second = directories.take_directory(place)
+    second = sandbox_directories.take_directory(place)
 
     first.remove()
 
@@ -567,7 +567,7 @@ def test_removed_places_of_the_next_owners_are_left_to_them(tmp_path):
 
 @pytest.mark.parametrize('kind', ['link', 'open', 'file'])
 def test_foreign_places_are_not_used(start_process, runtime, tmp_path, kind):
-    place, _ = directories.choose_place(runtime, os.getcwd())
+    place, _ = sandbox_directories.choose_place(runtime, os.getcwd())
     (tmp_path / 'target').mkdir(mode=0o700)
     if kind == 'link':
         place.symlink_to(tmp_path / 'target')

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import kopf
-from kopf._cogs.clients import sessions
+from kopf._cogs.clients.http import sessions
 from kopf._cogs.helpers import execs
 
 _directory = pathlib.Path(tempfile.mkdtemp(prefix='kopf-fuzz-'))

@@ -60,10 +60,10 @@ class LazyGroup(click.Group):
 
 SUBCOMMANDS = {
     'freeze': Subcommand(
-        'kopf._kits.commands.freezes', 'freeze', help='Pause the operators of a peering.'
+        'kopf._kits.commands.peering_commands', 'freeze', help='Pause the operators of a peering.'
     ),
     'resume': Subcommand(
-        'kopf._kits.commands.freezes', 'resume', help='End the pause of operators.'
+        'kopf._kits.commands.peering_commands', 'resume', help='End the pause of operators.'
     ),
     'run': Subcommand('kopf._kits.commands.runs', 'run', help='Run an operator.'),
     'sandbox': Subcommand(

@@ -24,8 +24,8 @@ from kopf._cogs.aiokits import flags
 from kopf._core.intents import registries
 from kopf._core.reactor import stopping
 from kopf._kits import libraries
-from kopf._kits.commands import directories, sandbox_command
 from kopf._kits.commands import options as command_options
+from kopf._kits.commands import sandbox_command, sandbox_directories
 from kopf._sandbox import options, sandboxes
 from kopf._sandbox.codec import manifests
 from kopf._sandbox.meta import errors
@@ -78,7 +78,7 @@ def serve_sandbox(
     """
     with contextlib.ExitStack() as stack:
         try:
-            path, port = directories.choose_place(os.environ, os.getcwd())
+            path, port = sandbox_directories.choose_place(os.environ, os.getcwd())
             port = _choose_port(port)
             if kubeconfig is None:
                 directory = stack.enter_context(_private_directory(path))
@@ -114,9 +114,9 @@ def _choose_port(port: int) -> int:
 def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Take the usual directory, or create another one and log it; remove it at the end."""
     try:
-        directory = directories.take_directory(path)
+        directory = sandbox_directories.take_directory(path)
     except OSError:
-        directory = directories.make_directory()
+        directory = sandbox_directories.make_directory()
         logger.warning(
             'The usual directory for the kubeconfig, %s, is in use by another sandbox, or is not private: '
             'it is %s this time.',
