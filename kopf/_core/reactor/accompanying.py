@@ -3,6 +3,8 @@ Accompanying: starts and stops daemons and timers as their objects appear, chang
 """
 
 import asyncio
+import contextvars
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
@@ -13,8 +15,6 @@ from kopf._cogs.structs import (
     finalizers,
     objects,
     patches,
-    references,
-    selectors,
 )
 from kopf._core.actions import loggers
 from kopf._core.engines.daemons import tasks
@@ -25,8 +25,23 @@ Nudge = Callable[[bodies.RawBody], None]
 """Queues an object to be processed again."""
 
 
+def build_link(served: sites.Served, nudge: Nudge) -> tasks.Link:
+    """
+    Build the link from the daemons of all objects of a resource to their workers.
+
+    Called by the watcher of the resource: its context is that of the operator, without any object.
+    """
+    return tasks.Link(
+        served.resource,
+        served.get_selectors,
+        requeue=nudge,
+        expect=functools.partial(_expect, served),
+        variables=contextvars.copy_context(),
+    )
+
+
 def accompany(
-    served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, nudge: Nudge
+    served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, link: tasks.Link
 ) -> bool:
     """
     Start and stop the daemons and timers for the object as it is now.
@@ -40,7 +55,9 @@ def accompany(
     if is_gone or registry.is_empty or not registry.has_handlers(served.resource, served.selectors):
         forget(served.site, memory)
         return False
-    daemons = memory.daemons = memory.daemons or _begin(_Place(served, memory, nudge), batch)
+    if memory.daemons is None:
+        memory.daemons = _begin(served, batch, memory, link)
+    daemons = memory.daemons
     if batch.events:
         daemons.refresh(dicts.copy_json(batch.body))
         if _is_changed(served, daemons, memory):
@@ -85,15 +102,17 @@ def forget(site: sites.Site, memory: inventory.Memory) -> None:
         memory.daemons = None
 
 
-def _begin(place: '_Place', batch: queueing.Batch) -> tasks.ObjectDaemons:
+def _begin(
+    served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, link: tasks.Link
+) -> tasks.ObjectDaemons:
     """Start with no daemons, or with the daemons still stopping since the object was last known."""
-    key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
-    daemons = place.served.site.spawner.recall(key)
+    key = (served.resource, inventory.identify(batch.body))
+    daemons = served.site.spawner.recall(key)
     if daemons is None:
         return tasks.ObjectDaemons(
-            key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock()
+            key, dicts.copy_json(batch.body), memo=memory.memo, link=link, now=_read_clock()
         )
-    daemons.memo, daemons.place, daemons.is_forgotten = memo, place, False
+    daemons.revive(memory.memo, link)
     return daemons
 
 
@@ -127,33 +146,15 @@ def _is_changed(
     return view.old is None or bool(diffs.diff(view.old, view.new))
 
 
-class _Place:
-    """The link from the daemons of one object to the resource and the memory of that object."""
-
-    __slots__ = ('_nudge', 'memory', 'served')
-
-    def __init__(self, served: sites.Served, memory: inventory.Memory, nudge: Nudge) -> None:
-        self.served, self.memory, self._nudge = served, memory, nudge
-
-    @property
-    def resource(self) -> references.Resource:
-        return self.served.resource
-
-    @property
-    def selectors(self) -> Collection[selectors.Selector] | None:
-        return self.served.selectors
-
-    def wake(self, body: objects.Body) -> None:
-        self._nudge(cast(bodies.RawBody, body))
-
-    def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
-        """
-        Make the handlers of changes wait until our own change comes back from the watch-stream.
-        """
-        timeout = self.served.site.settings.persistence.consistency_timeout
-        version = str(patched['metadata']['resourceVersion'])
-        if not cycles.is_echo(body.metadata.get('resourceVersion'), version):
-            self.memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, patched))
+def _expect(served: sites.Served, body: objects.Body, patched: Mapping[str, Any]) -> None:
+    """Make the handlers of changes wait until our own change comes back from the watch-stream."""
+    memory = served.site.memories.find(body, served.resource)
+    if memory is None:  # the object was deleted meanwhile
+        return
+    timeout = served.site.settings.persistence.consistency_timeout
+    version = str(patched['metadata']['resourceVersion'])
+    if not cycles.is_echo(body.metadata.get('resourceVersion'), version):
+        memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, patched))
 
 
 def _read_clock() -> float:

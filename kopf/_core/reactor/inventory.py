@@ -210,8 +210,14 @@ class Memories:
     def is_known(
         self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
     ) -> bool:
+        return self.find(body, resource) is not None
+
+    def find(
+        self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
+    ) -> Memory | None:
+        """Find the memory of an object; ``None`` if the object is not known."""
         part = self._parts.get(resource)
-        return part is not None and identify(body) in part
+        return None if part is None else part.get(identify(body))
 
     def recall(
         self,
@@ -222,10 +228,9 @@ class Memories:
         is_initial: bool = False,
     ) -> Memory:
         """Get the memory of an object, or create one with a copy of the operator's memo."""
-        key = identify(body)
-        part = self._parts.get(resource)
-        memory = part.get(key) if part is not None else None
+        memory = self.find(body, resource)
         if memory is None:
+            key = identify(body)
             twin = self._find(key)
             memory = Memory(
                 copy.copy(memo) if twin is None else twin.memo,

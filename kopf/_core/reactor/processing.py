@@ -66,7 +66,7 @@ class Processor:
     ) -> None:
         self.served, self.site = served, served.site
         self._flow = served.flow
-        self._nudge = nudge
+        self._link = accompanying.build_link(served, nudge)
         self._is_left_alone = is_left_alone
         self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
@@ -183,7 +183,7 @@ class Processor:
         try:
             is_fresh = await events.call_handlers(self.served, batch.events, memory.memo, patch)
         finally:
-            is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self._nudge)
+            is_accompanied = accompanying.accompany(self.served, batch, memory, link=self._link)
         if is_gone:
             return queueing.Verdict()
 

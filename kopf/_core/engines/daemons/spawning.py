@@ -1,8 +1,8 @@
 """
-Spawning: starts the daemons and timers of objects, and calls their functions.
+Spawning: starts and stops the daemons and timers of objects.
 
-They are started and stopped by the events of the objects, and stopped when the operator pauses or
-exits. Unless stated otherwise, timers count as daemons here.
+They are started and stopped by the events of the objects, and also stopped when the operator pauses
+or exits. Unless stated otherwise, timers count as daemons here.
 """
 
 import asyncio
@@ -10,15 +10,12 @@ import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kopf._cogs.aiokits import bells, clocks, turns
-from kopf._cogs.clients import errors, patching, requests
-from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import credentials, patches, references
-from kopf._core.actions import application, execution, loggers, outcomes, progression, threads
-from kopf._core.engines.daemons import tasks
-from kopf._core.engines.events import failure_events
+from kopf._cogs.aiokits import bells, clocks
+from kopf._cogs.clients import requests
+from kopf._cogs.structs import references
+from kopf._core.engines.daemons import daemon_tasks, tasks, timer_tasks
 from kopf._core.engines.peering import pauses
-from kopf._core.intents import causes, handlers, stoppers
+from kopf._core.intents import handlers, stoppers
 
 logger = logging.getLogger(__package__)
 
@@ -31,7 +28,7 @@ REFUSAL_TIMEOUT = 10.0
 """Seconds for cancelled daemons to clean up and end, before they are abandoned."""
 
 
-class Spawner(tasks.Crew):
+class Spawner:
     """All daemons and timers of the objects of one operator. Belongs to its event loop."""
 
     def __init__(
@@ -42,8 +39,8 @@ class Spawner(tasks.Crew):
         indices: Mapping[str, Any],
         pauses: pauses.Pauses,
     ) -> None:
-        self.settings: settings_.OperatorSettings = context.settings
-        self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
+        self._runtime = tasks.Runtime(context, now, indices, on_end=self._remove)
+        self._pauses = pauses
         self._all: set[tasks.SpawnedTask[Any]] = set()
         # Of forgotten objects, while any of their daemons still run.
         self._orphans: dict[Hashable, tasks.ObjectDaemons] = {}
@@ -178,16 +175,16 @@ class Spawner(tasks.Crew):
     def _start(self, handler: handlers.SpawningHandler, daemons: tasks.ObjectDaemons) -> None:
         task: tasks.SpawnedTask[Any]
         if isinstance(handler, handlers.DaemonHandler):
-            task = tasks.DaemonTask(handler, daemons, self)
+            task = daemon_tasks.DaemonTask(handler, daemons, self._runtime)
         elif isinstance(handler, handlers.TimerHandler):
-            task = tasks.TimerTask(handler, daemons, self)
+            task = timer_tasks.TimerTask(handler, daemons, self._runtime)
         else:
             raise TypeError(f'It is neither a daemon nor a timer: {handler!r}.')
         daemons.running[task.key] = task
         self._all.add(task)
         task.start()
 
-    def remove(self, task: tasks.SpawnedTask[Any]) -> None:
+    def _remove(self, task: tasks.SpawnedTask[Any]) -> None:
         self._all.discard(task)
         if task.is_pausing and not self._is_paused(task.daemons):
             # The events received after the pause have found it still stopping.
@@ -195,105 +192,6 @@ class Spawner(tasks.Crew):
         if task.daemons.is_forgotten and not task.daemons.running:
             self._orphans.pop(task.daemons.key, None)
         self._bell.ring()
-
-    async def call(
-        self, task: tasks.SpawnedTask[Any], state: progression.HandlerState
-    ) -> outcomes.Outcome:
-        task.patch = patches.Patch() if task.patch is None else task.patch
-        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
-        with turns.Turn() as turn:
-            outcome = await execution.run_attempt(task.handler, cause, state, env)
-        task.is_fresh = not turn.is_over
-        return outcome
-
-    async def save(self, task: tasks.SpawnedTask[Any], outcome: outcomes.Outcome) -> None:
-        """Send the function's changes; keep those refused for this version for the next call."""
-        patch = task.patch
-        if patch is None:
-            return
-        if outcome.result is not None and not task.is_interrupted:
-            patch.status[task.handler.id] = outcome.result
-        if patch:
-            await self._apply(task, patch, is_last=outcome.final)
-        task.patch = patch if patch else None
-
-    def advance(
-        self, state: progression.HandlerState, outcome: outcomes.Outcome
-    ) -> progression.HandlerState:
-        return state.with_outcome(outcome, now=self._now())
-
-    def get_initial_delay(self, task: tasks.SpawnedTask[Any]) -> float | None:
-        delay: handlers.InitialDelay | None = task.handler.initial_delay
-        if delay is None or isinstance(delay, int | float):
-            return delay
-        task.patch = patches.Patch() if task.patch is None else task.patch
-        env, cause = self._build_environment(task), self._build_cause(task, task.patch)
-        try:
-            kwargs = execution.build_kwargs(
-                execution.begin(task.handler, None, self._now()), cause, env
-            )
-            seconds = task.handler.call_back(delay, kwargs=kwargs)
-            return None if seconds is None else float(seconds)
-        except Exception:
-            cause.logger.exception(
-                'The initial delay of %s has failed; there is no delay then.', task.handler
-            )
-            return None
-
-    def get_logger(self, task: tasks.SpawnedTask[Any]) -> tasks.Logger:
-        return loggers.ObjectLogger(body=task.daemons.body, settings=self.settings)
-
-    def _build_environment(self, task: tasks.SpawnedTask[Any]) -> execution.Environment:
-        executor: threads.OwnThreads | None = None
-        if isinstance(task.handler, handlers.DaemonHandler) and not task.is_async:
-            executor = threads.OwnThreads(f'{task.handler.id} of {task.daemons.body.metadata.name}')
-        return execution.Environment(
-            settings=self.settings,
-            now=self._now,
-            executor=executor,
-            meter=self._context.meter,
-            complain=failure_events.complain,
-        )
-
-    def _build_cause(
-        self, task: tasks.SpawnedTask[Any], patch: patches.Patch
-    ) -> causes.SpawningCause:
-        place = task.daemons.place
-        return causes.SpawningCause(
-            logger=self.get_logger(task),
-            memo=task.daemons.memo,
-            indices=self._indices,
-            resource=place.resource,
-            selectors=place.selectors,
-            body=task.daemons.body,
-            patch=patch,
-            stopped=task.stopped,
-        )
-
-    async def _apply(
-        self, task: tasks.SpawnedTask[Any], patch: patches.Patch, *, is_last: bool
-    ) -> None:
-        body, place, log = task.daemons.body, task.daemons.place, self.get_logger(task)
-        changes = application.Changes(
-            patches.Patch(patch), patches.Patch(), is_spared=task.is_fresh, is_persistent=is_last
-        )
-        target = patching.identify(place.resource, body)
-        try:
-            applied = await application.apply_changes(
-                target, changes, body, context=self._context, logger=log
-            )
-        except (errors.RequestError, credentials.LoginError) as error:
-            log.error(
-                'The changes made by %s could not be applied, and will be with the next ones: %s',
-                task.handler,
-                error,
-            )
-            return
-        patch.clear()
-        patch.update(applied.unsent)
-        patch.fns.extend(applied.fns)
-        if applied.body is not None:
-            place.note_patched(body, applied.body)
 
 
 def _get_namespace(daemons: tasks.ObjectDaemons) -> references.Namespace:

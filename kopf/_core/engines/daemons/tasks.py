@@ -1,23 +1,41 @@
 """
-Tasks: the daemons and timers of one object, from their start to their end.
+Tasks: the daemons and timers of one object, and the calls of their functions.
 
-Between the calls, a timer is a scheduled callback of the event loop, not a task. A daemon is
-stopped by a sequence of such callbacks: it is requested to stop, then cancelled, then abandoned,
-each after its own timeout; its exit ends the sequence.
+What daemons and timers have in common; when they call their functions, and how they stop, is in
+`daemon_tasks` and `timer_tasks`.
 """
 
 import abc
 import asyncio
+import contextvars
+import dataclasses
 import logging
-import warnings
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
-from typing import Any, Generic, NewType, Protocol, TypeVar
+from typing import Any, Generic, NewType, TypeVar, cast
 
+from kopf._cogs.aiokits import clocks, turns
+from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import ids, objects, patches, references, selectors
-from kopf._core.actions import invocation, outcomes, progression
-from kopf._core.engines.daemons import schedules
-from kopf._core.intents import handlers, stoppers
+from kopf._cogs.structs import (
+    bodies,
+    credentials,
+    ids,
+    objects,
+    patches,
+    references,
+    selectors,
+)
+from kopf._core.actions import (
+    application,
+    execution,
+    invocation,
+    loggers,
+    outcomes,
+    progression,
+    threads,
+)
+from kopf._core.engines.events import failure_events
+from kopf._core.intents import causes, handlers, stoppers
 
 HandlerT = TypeVar('HandlerT', bound=handlers.SpawningHandler)
 Logger = logging.Logger | logging.LoggerAdapter[Any]
@@ -27,26 +45,31 @@ Key = NewType('Key', tuple[ids.HandlerId, int])
 The identifier of a daemon or timer within one object: different functions can have the same id.
 """
 
+BLANK = progression.HandlerState()
+"""The state before the first attempt."""
+
 
 def identify(handler: handlers.SpawningHandler) -> Key:
     """Return the key of a daemon or timer: its id and function, however often declared."""
     return Key((handler.id, id(handler.fn)))
 
 
-class Place(Protocol):
-    """The link from the daemons of an object to the object's resource and worker."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """The link from the daemons of all objects of a resource to the workers of these objects."""
+
+    resource: references.Resource
+    get_selectors: Callable[[references.Resource], Collection[selectors.Selector] | None]
+    # Queues the object to be handled again.
+    requeue: Callable[[bodies.RawBody], None]
+    # Takes the object as the daemon knows it, and as it is after our own change.
+    expect: Callable[[objects.Body, Mapping[str, Any]], None]
+    # The context of the scheduled calls. Contexts of workers would keep their objects in memory.
+    variables: contextvars.Context
 
     @property
-    def resource(self) -> references.Resource: ...
-
-    @property
-    def selectors(self) -> Collection[selectors.Selector] | None: ...
-
-    def wake(self, body: objects.Body) -> None:
-        """Queue the object to be handled again."""
-
-    def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
-        """Record the state of the object after our own changes."""
+    def selectors(self) -> Collection[selectors.Selector] | None:
+        return self.get_selectors(self.resource)
 
 
 class ObjectDaemons:
@@ -64,17 +87,17 @@ class ObjectDaemons:
         'is_due',
         'is_forgotten',
         'key',
+        'link',
         'matching',
         'memo',
-        'place',
         'running',
     )
 
     def __init__(
-        self, key: Hashable, body: Mapping[str, Any], *, memo: Any, place: Place, now: float
+        self, key: Hashable, body: Mapping[str, Any], *, memo: Any, link: Link, now: float
     ) -> None:
         self.key, self.body = key, objects.Body(body)
-        self.memo, self.place = memo, place
+        self.memo, self.link = memo, link
         self.running: dict[Key, SpawnedTask[Any]] = {}  # including those stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not started again while the object exists
         # The keys with the initial delay over; sets would take 4 times as much memory.
@@ -109,41 +132,30 @@ class ObjectDaemons:
         for task in self.running.values():
             task.note_change()
 
-    def wake(self) -> None:
+    def revive(self, memo: Any, link: Link) -> None:
+        """Continue with the object that was forgotten, but has appeared again."""
+        self.memo, self.link = memo, link
+        self.is_forgotten = False
+
+    def requeue(self) -> None:
         """Queue the object to be handled again, if it still exists."""
         if not self.is_forgotten:
-            self.place.wake(self.body)
+            self.link.requeue(cast(bodies.RawBody, self.body))
 
 
-class Crew(abc.ABC):
-    """The services that daemons and timers need."""
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """The parts of the operator that its daemons and timers need."""
 
-    settings: settings_.OperatorSettings
+    context: requests.Context
+    now: clocks.Now
+    indices: Mapping[str, Any]
+    # Called with each daemon or timer after its end.
+    on_end: Callable[['SpawnedTask[Any]'], None]
 
-    @abc.abstractmethod
-    async def call(
-        self, task: 'SpawnedTask[Any]', state: progression.HandlerState
-    ) -> outcomes.Outcome:
-        """Call the function once. Raises only cancellations of the task."""
-
-    @abc.abstractmethod
-    async def save(self, task: 'SpawnedTask[Any]', outcome: outcomes.Outcome) -> None:
-        """Apply the changes made by the function to the object."""
-
-    @abc.abstractmethod
-    def get_initial_delay(self, task: 'SpawnedTask[Any]') -> float | None: ...
-
-    @abc.abstractmethod
-    def get_logger(self, task: 'SpawnedTask[Any]') -> Logger: ...
-
-    @abc.abstractmethod
-    def advance(
-        self, state: progression.HandlerState, outcome: outcomes.Outcome
-    ) -> progression.HandlerState: ...
-
-    @abc.abstractmethod
-    def remove(self, task: 'SpawnedTask[Any]') -> None:
-        """Remove the daemon or timer after its end."""
+    @property
+    def settings(self) -> settings_.OperatorSettings:
+        return self.context.settings
 
 
 class SpawnedTask(abc.ABC, Generic[HandlerT]):
@@ -151,19 +163,19 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
 
     __slots__ = (
         '_stopper',
-        'crew',
         'daemons',
         'handler',
         'is_abandoned',
         'is_fresh',
         'is_removed',
         'patch',
+        'runtime',
         'task',
         'timer',
     )
 
-    def __init__(self, handler: HandlerT, daemons: ObjectDaemons, crew: Crew) -> None:
-        self.handler, self.daemons, self.crew = handler, daemons, crew
+    def __init__(self, handler: HandlerT, daemons: ObjectDaemons, runtime: Runtime) -> None:
+        self.handler, self.daemons, self.runtime = handler, daemons, runtime
         # Created on demand: there are many timers, but few of them run at a time.
         self._stopper: stoppers.DaemonStopper | None = None
         self.patch: patches.Patch | None = None  # the changes to be applied by the next call
@@ -183,6 +195,10 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         if self._stopper is None:
             self._stopper = stoppers.DaemonStopper()
         return self._stopper
+
+    @property
+    def logger(self) -> Logger:
+        return loggers.ObjectLogger(body=self.daemons.body, settings=self.runtime.settings)
 
     @property
     def is_async(self) -> bool:
@@ -219,9 +235,7 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
 
     @abc.abstractmethod
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        """
-        Request it to stop; it ends later, and the crew is notified. Repeated requests are harmless.
-        """
+        """Request it to stop; it ends later. Repeated requests are harmless."""
 
     def note_change(self) -> None:
         """Notify of a change of the object; ignored by default."""
@@ -235,7 +249,9 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
 
     def _set_timer(self, delay: float, fn: Callable[[], None]) -> None:
         self._unset_timer()
-        self.timer = asyncio.get_running_loop().call_later(max(0.0, delay), fn)
+        self.timer = asyncio.get_running_loop().call_later(
+            max(0.0, delay), fn, context=self.daemons.link.variables
+        )
 
     def _unset_timer(self) -> None:
         if self.timer is not None:
@@ -250,229 +266,107 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         )
         self.task.add_done_callback(end)
 
+    async def _call(self, state: progression.HandlerState) -> outcomes.Outcome:
+        """Call the function once. Raises only cancellations of the task."""
+        self.patch = patches.Patch() if self.patch is None else self.patch
+        env, cause = self._build_environment(), self._build_cause(self.patch)
+        with turns.Turn() as turn:
+            outcome = await execution.run_attempt(self.handler, cause, state, env)
+        self.is_fresh = not turn.is_over
+        return outcome
+
+    async def _save(self, outcome: outcomes.Outcome) -> None:
+        """Send the function's changes; keep those refused for this version for the next call."""
+        patch = self.patch
+        if patch is None:
+            return
+        if outcome.result is not None and not self.is_interrupted:
+            patch.status[self.handler.id] = outcome.result
+        if patch:
+            await self._apply(patch, is_last=outcome.final)
+        self.patch = patch if patch else None
+
+    def _advance(
+        self, state: progression.HandlerState, outcome: outcomes.Outcome
+    ) -> progression.HandlerState:
+        return state.with_outcome(outcome, now=self.runtime.now())
+
+    def _get_initial_delay(self) -> float | None:
+        delay: handlers.InitialDelay | None = self.handler.initial_delay
+        if delay is None or isinstance(delay, int | float):
+            return delay
+        self.patch = patches.Patch() if self.patch is None else self.patch
+        env, cause = self._build_environment(), self._build_cause(self.patch)
+        try:
+            kwargs = execution.build_kwargs(
+                execution.begin(self.handler, None, self.runtime.now()), cause, env
+            )
+            seconds = self.handler.call_back(delay, kwargs=kwargs)
+            return None if seconds is None else float(seconds)
+        except Exception:
+            cause.logger.exception(
+                'The initial delay of %s has failed; there is no delay then.', self.handler
+            )
+            return None
+
+    def _build_environment(self) -> execution.Environment:
+        executor: threads.OwnThreads | None = None
+        if isinstance(self.handler, handlers.DaemonHandler) and not self.is_async:
+            executor = threads.OwnThreads(f'{self.handler.id} of {self.daemons.body.metadata.name}')
+        return execution.Environment(
+            settings=self.runtime.settings,
+            now=self.runtime.now,
+            executor=executor,
+            meter=self.runtime.context.meter,
+            complain=failure_events.complain,
+        )
+
+    def _build_cause(self, patch: patches.Patch) -> causes.SpawningCause:
+        link = self.daemons.link
+        return causes.SpawningCause(
+            logger=self.logger,
+            memo=self.daemons.memo,
+            indices=self.runtime.indices,
+            resource=link.resource,
+            selectors=link.selectors,
+            body=self.daemons.body,
+            patch=patch,
+            stopped=self.stopped,
+        )
+
+    async def _apply(self, patch: patches.Patch, *, is_last: bool) -> None:
+        body, link, log = self.daemons.body, self.daemons.link, self.logger
+        changes = application.Changes(
+            patches.Patch(patch), patches.Patch(), is_spared=self.is_fresh, is_persistent=is_last
+        )
+        target = patching.identify(link.resource, body)
+        try:
+            applied = await application.apply_changes(
+                target, changes, body, context=self.runtime.context, logger=log
+            )
+        except (errors.RequestError, credentials.LoginError) as error:
+            log.error(
+                'The changes made by %s could not be applied, and will be with the next ones: %s',
+                self.handler,
+                error,
+            )
+            return
+        patch.clear()
+        patch.update(applied.unsent)
+        patch.fns.extend(applied.fns)
+        if applied.body is not None:
+            link.expect(body, applied.body)
+
     def _remove(self) -> None:
         self._unset_timer()
         if not self.is_removed:
             self.is_removed = True
             del self.daemons.running[self.key]
-            self.crew.remove(self)
+            self.runtime.on_end(self)
 
     def _report(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.crew.get_logger(self).error(
-                '%s has ended unexpectedly.', self.handler, exc_info=error
-            )
+            self.logger.error('%s has ended unexpectedly.', self.handler, exc_info=error)
         elif task.cancelled() and not self.is_interrupted:
-            self.crew.get_logger(self).error(
-                '%s was cancelled by someone else, and has ended.', self.handler
-            )
-
-
-class DaemonTask(SpawnedTask[handlers.DaemonHandler]):
-    """
-    A daemon: one task from the start to the end, including the retries and the delays between them.
-    """
-
-    __slots__ = ('is_saving',)
-
-    def __init__(self, handler: handlers.DaemonHandler, daemons: ObjectDaemons, crew: Crew) -> None:
-        super().__init__(handler, daemons, crew)
-        self.is_saving = False  # whether the function has ended and its changes are being applied
-
-    @property
-    def grace(self) -> float:
-        seconds = (self.handler.cancellation_backoff or 0) + (
-            self.handler.cancellation_timeout or 0
-        )
-        return 0.0 if self.is_abandoned else seconds
-
-    def start(self) -> None:
-        self._spawn(self._run(), self._end)
-
-    def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        is_asked = self.stopper.is_set()
-        if self.handler.cancellation_backoff is not None:
-            reason |= stoppers.DaemonStoppingReason.DAEMON_SIGNALLED
-        self.stopper.set(reason)
-        if not is_asked:
-            self._wait_for_exit()
-
-    async def _run(self) -> None:
-        """
-        Call the function until it ends or is requested to stop. Cancellations end it at any point.
-        """
-        if self.key not in self.daemons.delayed:
-            await self._wait(self.crew.get_initial_delay(self))
-        state = _BLANK
-        while not self.stopper.is_set():
-            self.daemons.note_delayed(self.key)
-            outcome = await self.crew.call(self, state)
-            self.is_saving = True
-            await self.crew.save(self, outcome)
-            self.is_saving = False
-            state = self.crew.advance(state, outcome)
-            if outcome.final and not self.stopper.is_set():
-                self.daemons.note_finished(self.key)
-                break
-            await self._wait(outcome.delay)
-
-    async def _wait(self, delay: float | None) -> None:
-        if delay is not None and delay > 0:
-            await self.stopper.wait(delay)
-        else:
-            await asyncio.sleep(0)  # functions that fail immediately must not block the event loop
-
-    def _wait_for_exit(self) -> None:
-        """Give it some time, usually none, to exit by itself before it is cancelled."""
-        background = self.crew.settings.background
-        if self.handler.cancellation_backoff is not None:
-            self._set_timer(self.handler.cancellation_backoff, self._force)
-        elif background.instant_exit_timeout is not None:
-            self._set_timer(background.instant_exit_timeout, self._force)
-        else:
-            self._count_down(background.instant_exit_zero_time_cycles or 0)
-
-    def _count_down(self, cycles: int) -> None:
-        if cycles > 0:
-            self.timer = asyncio.get_running_loop().call_soon(self._count_down, cycles - 1)
-        else:
-            self._force()
-
-    def _force(self) -> None:
-        """Cancel it, if configured and possible; otherwise, only log reminders."""
-        timeout = self.handler.cancellation_timeout
-        if timeout is None:
-            self._set_timer(self._get_polling(), self._remind)
-            return
-        if self.is_async and self.task is not None and not self.is_saving:
-            self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_CANCELLED)
-            self.task.cancel()
-        self._set_timer(timeout, self._abandon)
-
-    def _remind(self) -> None:
-        self.crew.get_logger(self).warning(
-            '%s is still running, though it was asked to stop, and has no cancellation_timeout=.',
-            self.handler,
-        )
-        self._set_timer(self._get_polling(), self._remind)
-
-    def _get_polling(self) -> float:
-        polling = self.handler.cancellation_polling
-        return (
-            polling if polling is not None else self.crew.settings.background.cancellation_polling
-        )
-
-    def _abandon(self) -> None:
-        self.timer = None
-        self.is_abandoned = True
-        self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_ABANDONED)
-        self.crew.get_logger(self).warning(
-            '%s did not exit in time, and is left alone.', self.handler
-        )
-        self.daemons.wake()
-        warnings.warn(
-            f'{self.handler} did not exit in time, and is left alone.',
-            ResourceWarning,
-            stacklevel=2,
-        )
-
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self._report(task)
-        self.stopper.set(stoppers.DaemonStoppingReason.DONE)
-        self._remove()
-        self.daemons.wake()
-
-
-class TimerTask(SpawnedTask[handlers.TimerHandler]):
-    """A timer: a task during its calls; a scheduled callback or nothing between them."""
-
-    __slots__ = ('is_changed', 'is_waiting', 'state')
-
-    def __init__(self, handler: handlers.TimerHandler, daemons: ObjectDaemons, crew: Crew) -> None:
-        super().__init__(handler, daemons, crew)
-        self.state = _BLANK  # of the current series of failures
-        self.is_changed = False  # whether the object has changed since the last call began
-        self.is_waiting = False  # for a change of the object
-
-    def start(self) -> None:
-        now = _read_clock()
-        delay = self.crew.get_initial_delay(self) if self.key not in self.daemons.delayed else None
-        due = schedules.choose_first(
-            self.handler, now=now, delay=delay, changed=self.daemons.changed
-        )
-        self._set_timer(due - now, self._fire)
-
-    def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        self.stopper.set(reason)
-        self._unset_timer()
-        if self.task is None:
-            self._remove()
-
-    def note_change(self) -> None:
-        self.is_changed = True
-        if self.is_waiting:
-            self.is_waiting = False
-            self._set_timer(
-                schedules.postpone(self.handler, self.daemons.changed) - _read_clock(), self._fire
-            )
-
-    def _fire(self) -> None:
-        """Call the function, unless the object has changed: then, wait until it is idle."""
-        self.timer = None
-        self.daemons.note_delayed(self.key)
-        now, due = _read_clock(), schedules.postpone(self.handler, self.daemons.changed)
-        if due > now:
-            self._set_timer(due - now, self._fire)
-        else:
-            self._spawn(self._tick(), self._end)
-
-    async def _tick(self) -> None:
-        """
-        Call the function once, and schedule the next call. If cancelled, there is no next call.
-        """
-        began, self.is_changed = _read_clock(), False
-        outcome = await self.crew.call(self, self.state)
-        ended = _read_clock()
-        await self.crew.save(self, outcome)
-        self.state = _BLANK if outcome.is_success else self.crew.advance(self.state, outcome)
-        if self.stopper.is_set():
-            return
-        if outcome.is_success:
-            self._plan(
-                schedules.choose_next(
-                    self.handler,
-                    schedules.Call(
-                        began=began,
-                        ended=ended,
-                        changed=self.daemons.changed,
-                        is_changed=self.is_changed,
-                    ),
-                )
-            )
-        elif not outcome.is_failure:
-            self._plan(ended + (outcome.delay or 0))
-        else:
-            self.daemons.note_finished(self.key)
-
-    def _plan(self, due: float | None) -> None:
-        if due is not None:
-            self._set_timer(due - _read_clock(), self._fire)
-        elif self.handler.idle is not None:
-            self.is_waiting = True
-        else:
-            self.daemons.note_finished(self.key)
-
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self.task = None
-        self._report(task)
-        if self.timer is None and not self.is_waiting:
-            self._remove()
-            self.daemons.wake()
-
-
-_BLANK = progression.HandlerState()
-
-
-def _read_clock() -> float:
-    return asyncio.get_running_loop().time()
+            self.logger.error('%s was cancelled by someone else, and has ended.', self.handler)
