@@ -13,7 +13,7 @@ import contested_operators
 import pytest
 from chaos_table import CASES
 
-from kopf._kits.chaos import checks, plans, servers
+from kopf._kits.chaos import checks, plans, server_behaviours
 from kopf.testing import chaos
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def list_servers():
     one by one.
     """
     for case in contested_operators.CASES:
-        for name in ['', *servers.name_behaviours(case.extra.get('server', ()))]:
+        for name in ['', *server_behaviours.name_behaviours(case.extra.get('server', ()))]:
             yield pytest.param(case, (name,) if name else (), id=f'{case.name}-{name or "nothing"}')
 
 

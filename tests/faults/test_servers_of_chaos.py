@@ -12,7 +12,7 @@ from chaotic_operators import PLURAL, build_crd, build_object
 
 import kopf
 import kopf.testing
-from kopf._kits.chaos import plans, servers, worlds
+from kopf._kits.chaos import plans, server_behaviours, worlds
 
 
 def build(spec=None, **metadata):
@@ -45,7 +45,7 @@ def refuse_briefly(body):
     raise kopf.AdmissionError('Never.', code=None)
 
 
-@pytest.mark.parametrize('behaviour', servers.BEHAVIOURS)
+@pytest.mark.parametrize('behaviour', server_behaviours.BEHAVIOURS)
 @pytest.mark.parametrize(
     'body',
     [
@@ -78,13 +78,13 @@ def test_common_behaviours_agree_with_themselves(behaviour, body):
 def test_quantities_are_normalised_wherever_they_are(given, expected):
     body = build({'list': [{'cpu': given}], 'cpu': given})
 
-    servers.normalise_quantities(body)
+    server_behaviours.normalise_quantities(body)
 
     assert body['spec'] == {'list': [{'cpu': expected}], 'cpu': expected}
 
 
 def test_only_the_chosen_behaviours_are_applied():
-    server = servers.Server([default_size, prune], ['prune', 'add_label'])
+    server = server_behaviours.BehavingServer([default_size, prune], ['prune', 'add_label'])
 
     rewritten = server.rewrite(build({'unknown': 1}))
 
@@ -94,19 +94,21 @@ def test_only_the_chosen_behaviours_are_applied():
 def test_given_bodies_are_not_changed():
     body = build({'unknown': 1})
 
-    servers.Server([prune], ['prune']).rewrite(body)
+    server_behaviours.BehavingServer([prune], ['prune']).rewrite(body)
 
     assert body == build({'unknown': 1})
 
 
 def test_server_that_disagrees_with_itself_is_an_error():
-    with pytest.raises(servers.UnsteadyServerError, match='double always change the object again'):
-        servers.Server([double], ['double']).rewrite(build({'size': 1}))
+    with pytest.raises(
+        server_behaviours.UnsteadyServerError, match='double always change the object again'
+    ):
+        server_behaviours.BehavingServer([double], ['double']).rewrite(build({'size': 1}))
 
 
 def test_behaviours_of_the_same_name_are_refused():
     with pytest.raises(ValueError, match="two different things named 'prune'"):
-        servers.name_behaviours([prune, prune])
+        server_behaviours.name_behaviours([prune, prune])
 
 
 @pytest.mark.parametrize(
@@ -123,13 +125,15 @@ def test_behaviours_of_the_same_name_are_refused():
     ],
 )
 def test_changes_are_told_as_json_patches(old, new, operations):
-    made = servers.build_operations(old, new)
+    made = server_behaviours.build_operations(old, new)
 
     assert [tuple(operation.values()) for operation in made] == operations
 
 
 def ask(body, *behaviours):
-    server = servers.Server(behaviours, [behaviour.__name__ for behaviour in behaviours])
+    server = server_behaviours.BehavingServer(
+        behaviours, [behaviour.__name__ for behaviour in behaviours]
+    )
     return server, {
         'apiVersion': 'admission.k8s.io/v1',
         'kind': 'AdmissionReview',
@@ -179,7 +183,7 @@ async def test_refusals_are_answered_as_denials(behaviour, code, message):
 def world():
     """A cluster in which the server does it all, with an operator of no handlers."""
     behaviours = [default_size, prune, refuse]
-    plan = plans.Plan(server=tuple(servers.name_behaviours(behaviours)))
+    plan = plans.Plan(server=tuple(server_behaviours.name_behaviours(behaviours)))
     with worlds.World(
         plan, lambda registry: None, {}, server=behaviours, apply=[build_crd()]
     ) as world:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 from kopf._kits import libraries
-from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, worlds
+from kopf._kits.chaos import plans, server_behaviours, states, timelines, watchdogs, worlds
 from kopf._sandbox import options as options_
 
 SEEDS = 20
@@ -36,7 +36,7 @@ class Options(TypedDict, total=False):
     patience: float  # seconds to wait for the end at most
     operator: dict[str, Any]  # options of the operator: settings, namespaces, …
     # Functions of bodies: how the server can modify the written objects.
-    server: Sequence[servers.Behaviour]
+    server: Sequence[server_behaviours.Behaviour]
     # Gets every stored state of every object; raises if the state is wrong.
     always: Callable[[dict[str, Any]], object]
     rest: float  # seconds at the end in which nothing may be written, and no handlers may be called
@@ -183,7 +183,7 @@ class Trial:
             raise TypeError(f'There are no such options: {", ".join(sorted(wrong))}.')
         self._handlers, self._scenario, self._options = handlers, scenario, options
         self._blindness = states.Blindness(tuple(options.get('ignore', ())))
-        self._behaviours = servers.name_behaviours(options.get('server', ()))
+        self._behaviours = server_behaviours.name_behaviours(options.get('server', ()))
         self._references: dict[tuple[str, ...], Outcome] = {}
 
     def measure(self, peace: Outcome) -> plans.Scale:

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._kits.chaos import meddlers, plans, servers, timelines
+from kopf._kits.chaos import meddlers, plans, server_behaviours, timelines
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import prepare
 from kopf._sandbox.storage import memory
@@ -45,7 +45,7 @@ class Recreator:
         plan: plans.Plan,
         store: memory.Storage,
         sources: prepare.Sources,
-        server: servers.Server,
+        server: server_behaviours.BehavingServer,
         timeline: timelines.Timeline,
     ) -> None:
         self._planned = {recreation.change: recreation for recreation in plan.recreations}

@@ -20,7 +20,7 @@ from kopf._cogs.helpers import loaders
 from kopf._core.intents import handlers as handlers_
 from kopf._core.intents import registries
 from kopf._kits import simulations
-from kopf._kits.chaos import meddlers, plans, recreations, servers, timelines, watchdogs
+from kopf._kits.chaos import meddlers, plans, recreations, server_behaviours, timelines, watchdogs
 from kopf._sandbox import async_sandbox
 from kopf._sandbox.meta import errors
 from kopf._sandbox.storage import memory
@@ -75,7 +75,7 @@ class World(simulations.Simulation):
         handlers: Handlers,
         options: Mapping[str, Any],
         *,
-        server: Sequence[servers.Behaviour] = (),
+        server: Sequence[server_behaviours.Behaviour] = (),
         bounds: watchdogs.Bounds | None = None,
         insist: bool = True,
         **sandbox: Any,
@@ -83,7 +83,7 @@ class World(simulations.Simulation):
         super().__init__(**sandbox)
         self._plan, self._handlers, self._options_of_operator = plan, handlers, options
         self._insist, self._is_reviewing = insist, False
-        self._server = servers.Server(server, plan.server)
+        self._server = server_behaviours.BehavingServer(server, plan.server)
         self.watchdog = watchdogs.Watchdog(bounds or watchdogs.Bounds(), lambda: self.elapsed)
         self.timeline = timelines.Timeline(lambda: self.elapsed, self.watchdog.note_moment)
         self.starts = 0
@@ -184,9 +184,11 @@ class World(simulations.Simulation):
     async def _set_up_server(self) -> None:
         if self._plan.server:
             await self._running.add_service(
-                servers.SERVICE['namespace'], servers.SERVICE['name'], self._server.review
+                server_behaviours.SERVICE['namespace'],
+                server_behaviours.SERVICE['name'],
+                self._server.review,
             )
-            await self._running.create(servers.build_configuration())
+            await self._running.create(server_behaviours.build_configuration())
 
     async def _wait_until_ready(self, timeout: float = READINESS_TIMEOUT) -> None:
         waiting = asyncio.create_task(self._is_ready.wait(), name='readiness')

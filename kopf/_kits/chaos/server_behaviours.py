@@ -1,5 +1,5 @@
 """
-Servers: how the API server modifies the written objects, as a mutating admission webhook does.
+Server behaviours: how the API server modifies the written objects, as a mutating admission webhook does.
 
 A behaviour is a function that modifies the body of an object in place, or refuses it with
 `AdmissionError`. It depends only on the body, and is idempotent: so every object reaches a state
@@ -61,7 +61,7 @@ class UnsteadyServerError(Exception):
     """The behaviours change an object endlessly, so it cannot come to rest."""
 
 
-class Server:
+class BehavingServer:
     """The chosen behaviours of a server, in their order."""
 
     def __init__(self, behaviours: Iterable[Behaviour], chosen: Sequence[str]) -> None:
