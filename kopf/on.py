@@ -11,24 +11,12 @@ Invalid declarations raise `TypeError` or `ValueError` immediately.
 """
 
 # ruff: noqa: PLR0913  # there are as many arguments as there are options
-import dataclasses
-import typing
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import backoffs, dicts, references, reviews, selectors
-from kopf._core.actions import execution, failures
-from kopf._core.intents import (
-    arguments,
-    callbacks,
-    causes,
-    filters,
-    handlers,
-    naming,
-    reasons,
-    registries,
-)
+from kopf._core.actions import failures
+from kopf._core.intents import callbacks, causes, declarations, handlers, reasons, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -40,35 +28,31 @@ _Errors: TypeAlias = failures.ErrorsMode | None
 _Registry: TypeAlias = registries.OperatorRegistry | None
 
 
-class _Decorator(Protocol):
-    def __call__(self, fn: _Fn, /) -> _Fn: ...
-
-
-class ActivityDecorator(_Decorator, Protocol):
+class ActivityDecorator(declarations.Decorator, Protocol):
     """The type of the decorators for the operator's own activities."""
 
 
-class WatchingDecorator(_Decorator, Protocol):
+class WatchingDecorator(declarations.Decorator, Protocol):
     """The type of the decorator for raw events."""
 
 
-class ChangingDecorator(_Decorator, Protocol):
+class ChangingDecorator(declarations.Decorator, Protocol):
     """The type of the decorators for changes and sub-handlers."""
 
 
-class WebhookDecorator(_Decorator, Protocol):
+class WebhookDecorator(declarations.Decorator, Protocol):
     """The type of the decorators for admission."""
 
 
-class IndexingDecorator(_Decorator, Protocol):
+class IndexingDecorator(declarations.Decorator, Protocol):
     """The type of the decorator for indices."""
 
 
-class DaemonDecorator(_Decorator, Protocol):
+class DaemonDecorator(declarations.Decorator, Protocol):
     """The type of the decorator for daemons."""
 
 
-class TimerDecorator(_Decorator, Protocol):
+class TimerDecorator(declarations.Decorator, Protocol):
     """The type of the decorator for timers."""
 
 
@@ -83,7 +67,7 @@ def startup(
     registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator starts, before anything else."""
-    return _declare_activity(locals(), causes.Activity.STARTUP)
+    return declarations.declare_activity(locals(), causes.Activity.STARTUP)
 
 
 def cleanup(
@@ -97,7 +81,7 @@ def cleanup(
     registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator exits, after everything else."""
-    return _declare_activity(locals(), causes.Activity.CLEANUP)
+    return declarations.declare_activity(locals(), causes.Activity.CLEANUP)
 
 
 def login(
@@ -111,7 +95,7 @@ def login(
     registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator needs credentials; the function returns them."""
-    return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
+    return declarations.declare_activity(locals(), causes.Activity.AUTHENTICATION)
 
 
 def probe(
@@ -125,7 +109,7 @@ def probe(
     registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the health of the operator is requested; report its result."""
-    return _declare_activity(locals(), causes.Activity.PROBE)
+    return declarations.declare_activity(locals(), causes.Activity.PROBE)
 
 
 def validate(
@@ -157,12 +141,12 @@ def validate(
     registry: _Registry = None,
 ) -> WebhookDecorator:
     """Call the function when an object is about to be changed; it can deny the change."""
-    return _declare(
+    return declarations.declare(
         'validate',
         locals(),
         handlers.WebhookHandler,
         type=causes.WebhookType.VALIDATING,
-        operations=_unite_operations('validate', operation, operations),
+        operations=declarations.unite_operations('validate', operation, operations),
     )
 
 
@@ -195,12 +179,12 @@ def mutate(
     registry: _Registry = None,
 ) -> WebhookDecorator:
     """Call the function when an object is about to be changed; it can deny or modify the change."""
-    return _declare(
+    return declarations.declare(
         'mutate',
         locals(),
         handlers.WebhookHandler,
         type=causes.WebhookType.MUTATING,
-        operations=_unite_operations('mutate', operation, operations),
+        operations=declarations.unite_operations('mutate', operation, operations),
     )
 
 
@@ -232,7 +216,7 @@ def resume(
     registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function once after the operator starts, for every object that existed before."""
-    return _declare(
+    return declarations.declare(
         'resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted)
     )
 
@@ -264,7 +248,9 @@ def create(
     registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object is created, or is first seen by the operator."""
-    return _declare('create', locals(), handlers.ChangingHandler, reason=reasons.Reason.CREATE)
+    return declarations.declare(
+        'create', locals(), handlers.ChangingHandler, reason=reasons.Reason.CREATE
+    )
 
 
 def update(
@@ -296,7 +282,7 @@ def update(
     registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object, or the given field of it, is changed."""
-    return _declare(
+    return declarations.declare(
         'update',
         locals(),
         handlers.ChangingHandler,
@@ -337,7 +323,7 @@ def delete(
 
     Unless the handler is ``optional``, the object is not removed until the function is finished.
     """
-    return _declare(
+    return declarations.declare(
         'delete',
         locals(),
         handlers.ChangingHandler,
@@ -383,7 +369,9 @@ def field(
         raise TypeError(
             "@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'."
         )
-    return _declare('field', locals(), handlers.ChangingHandler, field_needs_change=True)
+    return declarations.declare(
+        'field', locals(), handlers.ChangingHandler, field_needs_change=True
+    )
 
 
 def index(
@@ -413,7 +401,7 @@ def index(
     registry: _Registry = None,
 ) -> IndexingDecorator:
     """Call the function for every object, and keep its results in the index of the same name."""
-    return _declare('index', locals(), handlers.IndexingHandler)
+    return declarations.declare('index', locals(), handlers.IndexingHandler)
 
 
 def event(
@@ -443,7 +431,7 @@ def event(
 
     The framework keeps no state of these calls, and does not modify the objects for them.
     """
-    return _declare('event', locals(), handlers.WatchingHandler)
+    return declarations.declare('event', locals(), handlers.WatchingHandler)
 
 
 def daemon(
@@ -477,7 +465,7 @@ def daemon(
     registry: _Registry = None,
 ) -> DaemonDecorator:
     """Keep the function running as long as the object exists."""
-    return _declare('daemon', locals(), handlers.DaemonHandler)
+    return declarations.declare('daemon', locals(), handlers.DaemonHandler)
 
 
 def timer(
@@ -511,7 +499,7 @@ def timer(
     registry: _Registry = None,
 ) -> TimerDecorator:
     """Call the function periodically as long as the object exists."""
-    return _declare('timer', locals(), handlers.TimerHandler)
+    return declarations.declare('timer', locals(), handlers.TimerHandler)
 
 
 def subhandler(
@@ -556,102 +544,6 @@ def register(
     """Declare a function as a sub-handler, as `subhandler` does, without decorating it."""
     _register(fn, {name: value for name, value in locals().items() if name != 'fn'})
     return fn
-
-
-def _declare_activity(given: Mapping[str, Any], activity: causes.Activity) -> _Decorator:
-    options = {name: value for name, value in given.items() if name not in ('id', 'registry')}
-
-    def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
-        return handlers.ActivityHandler(
-            fn=fn, id=naming.build_id(fn, given['id']), activity=activity, **options
-        )
-
-    return _decorate(build, given['registry'])
-
-
-def _declare(
-    name: str,
-    given: Mapping[str, Any],
-    cls: type[handlers.ResourceHandler],
-    **fixed: Any,
-) -> _Decorator:
-    """
-    Check the arguments of a decorator, and turn them into the options of a handler.
-
-    The fixed options are added. Arguments that are not options of the handler are used by the
-    decorators themselves.
-    """
-    try:
-        selector = selectors.build_selector(
-            given['arg1'],
-            given['arg2'],
-            given['arg3'],
-            **{key: given[key] for key in ('group', 'version', *selectors.KEYWORDS)},
-        )
-        field = dicts.parse_field(given['field']) or None
-        criteria = ('labels', 'annotations', 'when', 'value', 'old', 'new')
-        filters.check_filters(field=field, **{key: given.get(key) for key in criteria})
-    except (TypeError, ValueError) as error:
-        raise type(error)(f'@kopf.on.{name}: {error}') from None
-    names = {option.name for option in dataclasses.fields(cls)} & given.keys() - {
-        'id',
-        'field',
-    } - fixed.keys()
-    options = {key: given[key] for key in names}
-
-    def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
-        # Indices are named as they are passed to handlers.
-        suffix = None if cls is handlers.IndexingHandler else field
-        id = naming.build_id(fn, given['id'], field=suffix)
-        return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
-
-    return _decorate(build, given['registry'])
-
-
-def _decorate(
-    build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry
-) -> _Decorator:
-    def decorate(fn: _Fn, /) -> _Fn:
-        naming.check_function(fn)
-        target = registries.get_default_registry() if registry is None else registry
-        handler = build(fn)
-        arguments.check_declaration(handler)
-        target._append(handler)
-        return fn
-
-    return decorate
-
-
-def _unite_operations(
-    name: str,
-    operation: reviews.Operation | None,
-    operations: Collection[reviews.Operation] | None,
-) -> frozenset[reviews.Operation] | None:
-    if operation is not None:
-        warnings.warn(
-            f'@kopf.on.{name}: operation= is deprecated; use operations=, with a list of them.',
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    if operations is None and operation is None:
-        return None
-    if isinstance(operations, str):
-        raise TypeError(
-            f'@kopf.on.{name}: operations= is a collection of operations; got {operations!r}.'
-        )
-    if operations is not None and not operations:
-        raise ValueError(
-            f'@kopf.on.{name}: operations= is empty, so the function would never be called. '
-            f'List the operations, or omit it for all of them.'
-        )
-    united = frozenset([*(operations or ()), *([] if operation is None else [operation])])
-    unknown = united.difference((*typing.get_args(reviews.Operation), '*'))
-    if unknown:
-        raise ValueError(
-            f'@kopf.on.{name}: there are no such operations as {", ".join(sorted(map(repr, unknown)))}. '
-            f'There are {", ".join(typing.get_args(reviews.Operation))}; omit it for all of them.'
-        )
-    return frozenset(typing.get_args(reviews.Operation)) if '*' in united else united
 
 
 def _register(fn: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -5,28 +5,19 @@ Functions named ``login_via_...`` use the credentials of other Kubernetes librar
 if the libraries are installed. Functions named ``login_with_...`` read the usual places directly.
 Each returns `None` where it is not applicable, and raises `LoginError` where it is applicable but
 has failed, for any error that the library raises on its import or later.
-
-The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs,
-with the secrets.
 """
 
-import contextlib
-import contextvars
 import dataclasses
 import datetime
-import importlib
-import importlib.util
 import logging
 import os
 import pathlib
-import re
-import sys
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from kopf._cogs.helpers import execs, kubeconfigs, tokens
 from kopf._cogs.structs import credentials
+from kopf._core.intents import foreign_libraries
 
 SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
 """The directory with the pod's service account token, the cluster's CA, and the namespace."""
@@ -38,10 +29,6 @@ PRIORITY_OF_PYKUBE = 20
 PRIORITY_OF_SERVICE_ACCOUNT = 20
 
 _DEFAULT_SERVER = 'https://kubernetes.default.svc'
-_QUOTED = 200
-# The libraries that log the errors of plugins, some of them in the root logger.
-_TALKATIVE = ('kubernetes', 'kubernetes_asyncio')
-_is_muted = contextvars.ContextVar('is_muted', default=False)
 
 LoginFn: TypeAlias = Callable[..., Any]
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
@@ -67,11 +54,11 @@ def list_default_logins() -> tuple[LoginFn, ...]:
     absent), and if there are none, for the usual places.
     """
     logins: list[LoginFn] = []
-    if _is_installed('pykube'):
+    if foreign_libraries.is_installed('pykube'):
         logins.append(login_via_pykube)
-    if _is_installed('kubernetes'):
+    if foreign_libraries.is_installed('kubernetes'):
         logins.append(login_via_client)
-    elif _is_installed('kubernetes_asyncio'):
+    elif foreign_libraries.is_installed('kubernetes_asyncio'):
         logins.append(login_via_async_client)
     return tuple(logins) or (login_with_service_account, login_with_kubeconfig)
 
@@ -85,7 +72,9 @@ def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
     if login_with_kubeconfig in list_default_logins():
         return ()
     groups: list[tuple[LoginFn, ...]] = [(login_with_service_account, login_with_kubeconfig)]
-    if _is_installed('kubernetes') and _is_installed('kubernetes_asyncio'):
+    if foreign_libraries.is_installed('kubernetes') and foreign_libraries.is_installed(
+        'kubernetes_asyncio'
+    ):
         groups.insert(0, (login_via_async_client,))
     return tuple(groups)
 
@@ -170,8 +159,8 @@ def login_via_client(
 
     Proxies are left to the client itself.
     """
-    config = _import('kubernetes', 'kubernetes.config')
-    client = _import('kubernetes', 'kubernetes.client')
+    config = foreign_libraries.import_module('kubernetes', 'kubernetes.config')
+    client = foreign_libraries.import_module('kubernetes', 'kubernetes.client')
     if config is None or client is None:
         return None
     try:
@@ -179,11 +168,13 @@ def login_via_client(
         is_inside = True
     except Exception as inner:
         try:
-            with _muted():
+            with foreign_libraries.muted():
                 config.load_kube_config(config_file=_get_kubeconfig())
             is_inside = False
         except Exception as outer:
-            raise _build_library_error('kubernetes', inner, outer) from None
+            raise foreign_libraries.build_absence_error(
+                'kubernetes', inner, outer, kubeconfig=_get_kubeconfig()
+            ) from None
     logger.debug(
         'The client library is configured %s.',
         'in the cluster' if is_inside else 'by the kubeconfig',
@@ -196,15 +187,15 @@ def login_via_client(
             place=_find_place(config, is_inside),
         )
     except Exception as error:
-        raise _build_failure('kubernetes', error) from None
+        raise foreign_libraries.build_failure('kubernetes', error) from None
 
 
 async def login_via_async_client(
     *, logger: Logger, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
     """Log in as ``kubernetes_asyncio`` does, and leave it configured for use in handlers."""
-    config = _import('kubernetes_asyncio', 'kubernetes_asyncio.config')
-    client = _import('kubernetes_asyncio', 'kubernetes_asyncio.client')
+    config = foreign_libraries.import_module('kubernetes_asyncio', 'kubernetes_asyncio.config')
+    client = foreign_libraries.import_module('kubernetes_asyncio', 'kubernetes_asyncio.client')
     if config is None or client is None:
         return None
     try:
@@ -212,11 +203,13 @@ async def login_via_async_client(
         is_inside = True
     except Exception as inner:
         try:
-            with _muted():
+            with foreign_libraries.muted():
                 await config.load_kube_config(config_file=_get_kubeconfig())
             is_inside = False
         except Exception as outer:
-            raise _build_library_error('kubernetes_asyncio', inner, outer) from None
+            raise foreign_libraries.build_absence_error(
+                'kubernetes_asyncio', inner, outer, kubeconfig=_get_kubeconfig()
+            ) from None
     logger.debug(
         'The async client is configured %s.', 'in the cluster' if is_inside else 'by the kubeconfig'
     )
@@ -230,15 +223,15 @@ async def login_via_async_client(
             place=_find_place(config, is_inside),
         )
     except Exception as error:
-        raise _build_failure('kubernetes_asyncio', error) from None
+        raise foreign_libraries.build_failure('kubernetes_asyncio', error) from None
 
 
 def login_via_pykube(
     *, logger: Logger, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
     """Log in as ``pykube-ng`` does, with its authentication providers and plugins."""
-    pykube = _import('pykube', 'pykube')
-    http = _import('pykube', 'pykube.http')
+    pykube = foreign_libraries.import_module('pykube', 'pykube')
+    http = foreign_libraries.import_module('pykube', 'pykube.http')
     if pykube is None or http is None:
         return None
     try:
@@ -251,11 +244,13 @@ def login_via_pykube(
             is_inside = False
             logger.debug('Pykube is configured by the kubeconfig.')
         except Exception as outer:
-            raise _build_library_error('pykube', inner, outer) from None
+            raise foreign_libraries.build_absence_error(
+                'pykube', inner, outer, kubeconfig=_get_kubeconfig()
+            ) from None
     try:
         return _extract_pykube(http, config, _get_trust_env(settings), is_inside=is_inside)
     except Exception as error:
-        raise _build_failure('pykube', error) from None
+        raise foreign_libraries.build_failure('pykube', error) from None
 
 
 def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.ConnectionInfo:
@@ -452,35 +447,6 @@ def _has_token_file() -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _muted() -> Iterator[None]:
-    """
-    Reduce the libraries' messages about exec plugins to the debug level: they can contain secrets.
-
-    Other logins at the same time are not affected, in any thread.
-    """
-    libraries = [
-        name for name in logging.root.manager.loggerDict if name.partition('.')[0] in _TALKATIVE
-    ]
-    muted = [logging.root, *map(logging.getLogger, libraries)]
-
-    def soften(record: logging.LogRecord) -> bool:
-        if _is_muted.get() and record.levelno > logging.DEBUG:
-            logging.getLogger(__name__).debug('%s', record.getMessage())
-            return False
-        return True
-
-    token = _is_muted.set(True)
-    for one in muted:
-        one.addFilter(soften)
-    try:
-        yield
-    finally:
-        for one in muted:
-            one.removeFilter(soften)
-        _is_muted.reset(token)
-
-
 def _get_kubeconfig() -> str:
     """
     Return the kubeconfig for the libraries, which remember ``$KUBECONFIG`` as of their import.
@@ -508,64 +474,6 @@ def _read_text(path: pathlib.Path) -> str | None:
 
 def _get_trust_env(settings: Settings | None) -> bool:
     return settings is not None and settings.networking.trust_env
-
-
-def _is_installed(library: str) -> bool:
-    if library in sys.modules:
-        module = sys.modules[library]
-        return module is not None and not _is_directory(module)
-    spec = importlib.util.find_spec(library)
-    return spec is not None and spec.origin is not None  # not a mere directory, as below
-
-
-def _is_directory(module: types.ModuleType) -> bool:
-    """Return whether it is a mere directory of the same name, e.g. with manifests."""
-    spec = getattr(module, '__spec__', None)
-    return spec is not None and spec.origin is None
-
-
-def _import(library: str, module: str) -> Any:
-    """
-    Import a module of the library; return `None` if the library is not installed.
-
-    Broken libraries, and those with broken or missing dependencies, can raise any errors.
-    """
-    try:
-        importlib.import_module(library)  # it can be blocked even if its modules are loaded
-        return importlib.import_module(module)
-    except Exception as error:
-        if not _is_installed(library):
-            return None
-        raise credentials.LoginError(
-            f'The library {library!r} is installed, but cannot be imported: {_quote(error)}. '
-            f'Repair or uninstall it.'
-        ) from None
-
-
-def _build_library_error(
-    library: str, inside: Exception, outside: Exception
-) -> credentials.LoginError:
-    return credentials.LoginError(
-        f'The library {library!r} finds neither a service account ({_quote(inside)}) '
-        f'nor a kubeconfig in {_get_kubeconfig()} ({_quote(outside)}).'
-    )
-
-
-def _build_failure(library: str, error: Exception) -> credentials.LoginError:
-    return credentials.LoginError(f'The library {library!r} has failed to log in: {_quote(error)}')
-
-
-def _quote(error: Exception) -> str:
-    text = credentials.hide_userinfo(str(error))
-    complaint = re.match(r'exec: process returned -?\d+', text)
-    text = complaint[0] if complaint else text
-    for bracket in '{[\n':
-        text = text.partition(bracket)[0]
-    return (
-        f'{type(error).__name__}: {text[:_QUOTED].strip()}'
-        if text.strip()
-        else type(error).__name__
-    )
 
 
 def _read_clock() -> datetime.datetime:
