@@ -179,10 +179,12 @@ def test_inner_layers_are_these_and_do_not_import_higher_ones(parent, layers):
     assert find_upward(parent, layers) == []
 
 
-@pytest.mark.parametrize('layer', CORE)
+@pytest.mark.parametrize(
+    'layer', ['_kits', *(f'_core/{name}' for name in CORE), *(f'_cogs/{name}' for name in COGS)]
+)
 def test_modules_of_a_layer_have_different_stems(layer):
     """Names such as ``probes`` and ``probing`` would be mistaken for each other."""
-    names = [path.stem for path in (PACKAGE / '_core' / layer).rglob('*.py')]
+    names = [path.stem for path in (PACKAGE / layer).rglob('*.py')]
     stems = [stem for name in names if name != '__init__' for stem in list_stems(name)]
 
     assert [stem for stem, count in collections.Counter(stems).items() if count > 1] == []

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._cogs.clients import errors, listing, signals
+from kopf._cogs.clients import errors, listing
+from kopf._cogs.clients.watching import watch_events
 from kopf._cogs.helpers import documents, jsons
 
 pytestmark = pytest.mark.guarantee('FND-050')
@@ -76,10 +77,13 @@ def test_deep_object_is_identified_in_a_stream(size, levels):
     managed = f',"managedFields":[{nest(levels)}],"deletionTimestamp":"2020-01-01T00:00:00Z","finalizers":["a"]'
     line = f'{{"type":"MODIFIED","object":{build_item("bad", nest(levels), managed)}}}'.encode()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
-    assert signal == signals.Misfit(
-        signals.Key('', 'bad'), signals.Seen('bad-uid', '5'), documents.TOO_DEEP, frozenset({'a'})
+    assert signal == watch_events.Misfit(
+        watch_events.Key('', 'bad'),
+        watch_events.Seen('bad-uid', '5'),
+        documents.TOO_DEEP,
+        frozenset({'a'}),
     )
 
 
@@ -87,9 +91,9 @@ def test_deep_object_is_identified_in_a_stream(size, levels):
 def test_deletion_of_deep_object_is_a_deletion_of_its_metadata(size, levels):
     line = f'{{"type":"DELETED","object":{build_item("bad", nest(levels))}}}'.encode()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
-    assert isinstance(signal, signals.Change)
+    assert isinstance(signal, watch_events.Change)
     assert signal.event == {
         'type': 'DELETED',
         'object': {
@@ -99,7 +103,7 @@ def test_deletion_of_deep_object_is_a_deletion_of_its_metadata(size, levels):
         },
     }
     assert signal.version == '5'
-    assert signals.is_made_up(signal.event)
+    assert watch_events.is_made_up(signal.event)
 
 
 @pytest.mark.parametrize(
@@ -214,9 +218,9 @@ def test_deep_object_with_many_items_is_read_in_reasonable_time(items):
     line = f'{{"type":"MODIFIED","object":{build_item("bad", spec)}}}'.encode()
     since = time.perf_counter()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
-    assert isinstance(signal, signals.Misfit)
+    assert isinstance(signal, watch_events.Misfit)
     # It was over 30 if each item was searched for in all that follow.
     assert time.perf_counter() - since < 10
 
@@ -233,7 +237,7 @@ def test_items_of_a_list_are_read_in_reasonable_time_also_if_their_first_keys_di
 
 def test_stream_with_garbage_is_still_an_error():
     assert isinstance(
-        signals.classify_line(b'{"type":"ADDED","object":{"metadata"'), errors.APIGarbledError
+        watch_events.classify_line(b'{"type":"ADDED","object":{"metadata"'), errors.APIGarbledError
     )
 
 

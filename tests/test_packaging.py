@@ -19,7 +19,7 @@ import pytest
 
 import kopf
 import kopf.testing
-from kopf._cogs.clients import calls
+from kopf._cogs.clients.http import models
 from kopf._cogs.helpers import versions
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -57,7 +57,7 @@ def test_version_is_newer_than_that_of_kopf_and_can_be_compared_by_parts():
 
 @pytest.mark.guarantee('NEW-157')
 def test_version_is_fit_for_headers():
-    assert re.fullmatch(r"kopf/[\w!#$%&'*+.^`|~-]+", calls.USER_AGENT, re.ASCII)
+    assert re.fullmatch(r"kopf/[\w!#$%&'*+.^`|~-]+", models.USER_AGENT, re.ASCII)
 
 
 def test_version_is_the_same_in_the_code_and_in_the_distribution():

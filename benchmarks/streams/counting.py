@@ -10,7 +10,8 @@ import logging
 
 import telling
 
-from kopf._cogs.clients import limits, requests, watching
+from kopf._cogs.clients import limits, requests
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import references, vaults
 from kopf._core.intents import piggybacking
@@ -24,10 +25,12 @@ async def count() -> None:
         vault, settings.OperatorSettings(), logging.getLogger(), limits.get_common_gates()
     )
     counts: collections.Counter[int] = collections.Counter()
-    stream = watching.stream_events(LOADS, 'default', context=context, state=watching.StreamState())
+    stream = event_streams.stream_events(
+        LOADS, 'default', context=context, state=stream_states.StreamState()
+    )
     async with contextlib.aclosing(stream):
         async for item in stream:
-            if item is watching.Marker.LISTED:
+            if item is stream_states.Marker.LISTED:
                 continue
             generation = item['object']['spec']['replicas']
             counts[generation] += 1

@@ -13,7 +13,8 @@ from typing import Any
 
 import h11
 
-from kopf._cogs.clients import connections, errors, wires
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import connections, http11
 
 REFUSED = 'refused'
 CUTTINGS = 3
@@ -49,13 +50,13 @@ def _read(pieces: list[bytes]) -> Any:
     Read an answer of these pieces: the code, the body, and whether the connection is usable
     afterwards.
     """
-    reader = wires.Reader()
+    reader = http11.Reader()
     try:
         for piece in pieces:
             reader.feed(piece)
         is_reusable = reader.is_complete and reader.is_reusable
         reader.feed_end()
-    except (wires.WireError, wires.CutError):
+    except (http11.WireError, http11.CutError):
         return REFUSED
     assert reader.is_complete
     assert all(isinstance(value, str) for value in reader.headers.values())
@@ -132,7 +133,7 @@ async def _read_stream(connection: connections.Connection) -> None:
         await connection.ask_for_stream(b'', None)
         while await connection.read(None):
             pass
-    except (connections.LostError, wires.WireError, wires.CutError):
+    except (connections.LostError, http11.WireError, http11.CutError):
         pass
 
 

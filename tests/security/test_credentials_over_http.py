@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._cogs.clients import calls, sessions
+from kopf._cogs.clients.http import models, sessions
 from kopf._cogs.helpers import tokens
 from kopf._cogs.structs import credentials
 
-VERSION = calls.Call('GET', '/version')
-LIMITS = calls.Timeouts(total=10)
+VERSION = models.Call('GET', '/version')
+LIMITS = models.Timeouts(total=10)
 SECRETS = ('s3cret', 'czNjcmV0', 'bWU6czNjcmV0')  # as it is, in base64, and as a pair in base64
 
 
@@ -262,8 +262,8 @@ async def test_credentials_do_not_follow_redirects_to_other_servers(listen, opti
     ],
 )
 def test_redirects_are_not_followed_out_of_tls_or_of_the_server(location):
-    assert calls.find_redirect(VERSION, 'https://c.example', '/version', 302, location) is None
-    assert calls.find_redirect(VERSION, 'https://c.example', '/version', 302, '/other') == '/other'
+    assert models.find_redirect(VERSION, 'https://c.example', '/version', 302, location) is None
+    assert models.find_redirect(VERSION, 'https://c.example', '/version', 302, '/other') == '/other'
 
 
 @pytest.mark.guarantee('FND-061')

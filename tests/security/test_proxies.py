@@ -17,13 +17,14 @@ import pytest
 
 import kopf
 import kopf.testing
-from kopf._cogs.clients import calls, errors, sessions
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import models, sessions
 from kopf._cogs.helpers import execs
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.intents import piggybacking
 
-VERSION = calls.Call('GET', '/version')
-LIMITS = calls.Timeouts(total=10)
+VERSION = models.Call('GET', '/version')
+LIMITS = models.Timeouts(total=10)
 PASSWORD = 'pr0xy-pass'
 USERINFO = f'me:{PASSWORD}@'
 PAIR = base64.b64encode(f'me:{PASSWORD}'.encode()).decode()

@@ -29,16 +29,17 @@ from collections.abc import (
 from typing import Any, TypeVar
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import calls, errors, limits, lines, outages, retries, sessions
+from kopf._cogs.clients import errors, limits, outages, retries
+from kopf._cogs.clients.http import line_decoder, models, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import documents, jsons, meters
 from kopf._cogs.structs import vaults
 
 T = TypeVar('T')
-AnsweredT = TypeVar('AnsweredT', calls.Answer, calls.Chunks)
+AnsweredT = TypeVar('AnsweredT', models.Answer, models.Chunks)
 
 Interpret = Callable[[bytes, Callable[[bytes], Any]], Any]
-Act = Callable[[calls.Session, contextlib.AsyncExitStack], Awaitable[T]]
+Act = Callable[[models.Session, contextlib.AsyncExitStack], Awaitable[T]]
 """A function that makes a request in this session; resources to close later go to the stack."""
 
 
@@ -149,11 +150,11 @@ async def stream(
     call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
 
     async def act(
-        session: calls.Session, stack: contextlib.AsyncExitStack
-    ) -> tuple[calls.Chunks, float]:
+        session: models.Session, stack: contextlib.AsyncExitStack
+    ) -> tuple[models.Chunks, float]:
         return await _open_stream(session, stack, call, context, timeouts)
 
-    async def attempt() -> tuple[tuple[calls.Chunks, float], contextlib.AsyncExitStack]:
+    async def attempt() -> tuple[tuple[models.Chunks, float], contextlib.AsyncExitStack]:
         return await _act(act, call, context)
 
     (chunks, deadline), opened = await _retry(attempt, call, context, options)
@@ -177,7 +178,7 @@ def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
 
 def _build_call(
     method: str, url: str, options: Options, payload: Any = None, media_type: str = ''
-) -> calls.Call:
+) -> models.Call:
     headers = {'Accept': 'application/json'} | (
         {} if payload is None else {'Content-Type': media_type}
     )
@@ -185,7 +186,7 @@ def _build_call(
     if is_repeatable is None:
         is_repeatable = retries.is_repeatable(method, media_type=media_type, payload=payload)
     body = None if payload is None else jsons.dumps(payload)
-    return calls.Call(
+    return models.Call(
         method,
         url,
         {**headers, **options.headers},
@@ -195,7 +196,7 @@ def _build_call(
     )
 
 
-async def _exchange(call: calls.Call, context: Context, options: Options) -> Any:
+async def _exchange(call: models.Call, context: Context, options: Options) -> Any:
     """Make a regular request with all its retries; return the final response."""
 
     async def attempt() -> Any:
@@ -212,7 +213,7 @@ async def _exchange(call: calls.Call, context: Context, options: Options) -> Any
 
 
 async def _retry(
-    attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options
+    attempt: Callable[[], Awaitable[T]], call: models.Call, context: Context, options: Options
 ) -> T:
     """Repeat the attempts while they fail temporarily, as backoffs allow; raise the last error."""
     networking = context.settings.networking
@@ -245,7 +246,7 @@ async def _retry(
 
 
 async def _act(
-    act: Act[T], call: calls.Call, context: Context
+    act: Act[T], call: models.Call, context: Context
 ) -> tuple[T, contextlib.AsyncExitStack]:
     """Make an attempt, with as many credentials as needed; also return what to close later."""
     while True:
@@ -261,8 +262,8 @@ async def _act(
 
 async def _report(
     error: errors.RequestError,
-    lease: vaults.Lease[calls.Session],
-    call: calls.Call,
+    lease: vaults.Lease[models.Session],
+    call: models.Call,
     context: Context,
 ) -> None:
     """Report credentials as unusable if they were rejected, or their session was closed."""
@@ -271,10 +272,10 @@ async def _report(
     await context.vault.invalidate(lease.key, lease.info, exc=error)
 
 
-async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> Any:
+async def _fetch(session: models.Session, call: models.Call, context: Context) -> Any:
     """Make a regular request once."""
     networking = context.settings.networking
-    timeouts = calls.Timeouts(networking.request_timeout, networking.connect_timeout)
+    timeouts = models.Timeouts(networking.request_timeout, networking.connect_timeout)
     gate = context.gates[session.server]
     passing = await gate.enter(_build_bounds(networking))
     try:
@@ -315,27 +316,27 @@ async def read_document(raw: bytes, interpret: Interpret = _read) -> Any:
 
 
 async def _open_stream(
-    session: calls.Session,
+    session: models.Session,
     stack: contextlib.AsyncExitStack,
-    call: calls.Call,
+    call: models.Call,
     context: Context,
     timeouts: StreamTimeouts,
-) -> tuple[calls.Chunks, float]:
+) -> tuple[models.Chunks, float]:
     """Open a stream once; also return the deadline when it should be ended."""
     bounds = _build_bounds(context.settings.networking)
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
-        opening = calls.Timeouts(_limit_opening(timeouts), timeouts.connect, timeouts.idle)
+        opening = models.Timeouts(_limit_opening(timeouts), timeouts.connect, timeouts.idle)
         opened = stack.enter_async_context(session.stream(call, opening))
         chunks = await _measure(opened, call, passing, context, server=session.server)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
-        _check_answer(calls.Answer(chunks.code, chunks.headers, raw), passing, context)
+        _check_answer(models.Answer(chunks.code, chunks.headers, raw), passing, context)
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
 
 
 async def _measure(
     answering: Coroutine[Any, Any, AnsweredT],
-    call: calls.Call,
+    call: models.Call,
     passing: limits.Pass,
     context: Context,
     *,
@@ -365,7 +366,7 @@ def _name_error(error: errors.RequestError) -> str:
     return type(error).__name__.removeprefix('API').removesuffix('Error').lower()
 
 
-def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) -> None:
+def _check_answer(answer: models.Answer, passing: limits.Pass, context: Context) -> None:
     """Raise refusals as errors, and notify the gate whether the server accepts more requests."""
     if 200 <= answer.code < 300:
         passing.accept()
@@ -382,17 +383,17 @@ def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) 
 
 
 async def _iterate_lines(
-    chunks: calls.Chunks, idle: float | None, deadline: float
+    chunks: models.Chunks, idle: float | None, deadline: float
 ) -> AsyncGenerator[bytes]:
-    splitter = lines.Splitter()
+    decoder = line_decoder.LineDecoder()
     while (chunk := await _read_chunk(chunks, idle, deadline)) is not None:
-        for line in splitter.feed(chunk) if chunk else splitter.finish():
+        for line in decoder.feed(chunk) if chunk else decoder.finish():
             yield line
         if not chunk:
             break
 
 
-async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float) -> bytes | None:
+async def _read_chunk(chunks: models.Chunks, idle: float | None, deadline: float) -> bytes | None:
     """Wait for more bytes; return empty bytes at the stream's end, ``None`` at the deadline."""
     remaining = deadline - asyncio.get_running_loop().time()
     timeout = min(remaining, math.inf if idle is None else idle)

@@ -5,6 +5,7 @@ Decisions only: callers do the waiting. Delays are in seconds; ``None`` means "n
 """
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,12 @@ from kopf._cogs.configs import connecting
 
 JITTER = 0.1
 """The maximal share of random prolongation, so that the clients of one server are spread."""
+
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
+"""Seconds of the first and of the longest delay of a task; each next delay is twice as long."""
+
+BACKOFF_JITTER = 0.5
+"""The maximal share of random prolongation, so that many streams of a failed server are spread."""
 
 MERGE_PATCH = 'application/merge-patch+json'
 JSON_PATCH = 'application/json-patch+json'
@@ -85,6 +92,14 @@ def measure_closure(error: errors.APIError, chance: float) -> float:
 def spread(delay: float, chance: float) -> float:
     """Prolong a delay at random."""
     return max(0.0, delay) * (1 + JITTER * chance)
+
+
+def choose_backoff(failures: int, chance: float) -> float:
+    """Choose a delay after this many failures in a row; ``chance`` is from 0 to 1."""
+    doublings = max(0, min(failures, 16) - 1)
+    return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (
+        1 + BACKOFF_JITTER * chance
+    )
 
 
 def is_repeatable(method: str, *, media_type: str = '', payload: Any = None) -> bool:

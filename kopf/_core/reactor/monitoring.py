@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kopf._cogs.aiokits import pulses
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import stream_states
 from kopf._core.actions import execution, threads
 from kopf._core.engines.activities import operator_handlers
 from kopf._core.engines.admission import runner
@@ -21,7 +21,7 @@ from kopf._core.reactor import observation, orchestration, sites
 if TYPE_CHECKING:
     from kopf._core.engines.probing import server
 
-Streams = Mapping[orchestration.Key, watching.StreamState]
+Streams = Mapping[orchestration.Key, stream_states.StreamState]
 
 
 class Monitor:
@@ -131,16 +131,18 @@ class Monitor:
         """Iterate over the memberships that cause the current pauses."""
         return (reason for _, reason in self._pauses if isinstance(reason, keepalive.Member))
 
-    def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:
+    def _iter_observers(self) -> Iterator[tuple[object, stream_states.StreamState]]:
         pairs = [
             (observation.CRDS, self._insights.resources_stream),
             (observation.NAMESPACES, self._insights.namespaces_stream),
         ]
         return (
-            (resource, state) for resource, state in pairs if state.phase is not watching.Phase.IDLE
+            (resource, state)
+            for resource, state in pairs
+            if state.phase is not stream_states.Phase.IDLE
         )
 
-    def _iter_streams(self) -> Iterator[tuple[str, watching.StreamState]]:
+    def _iter_streams(self) -> Iterator[tuple[str, stream_states.StreamState]]:
         yield from ((repr(key.resource), state) for key, state in self._streams.items())
         yield from ((repr(resource), state) for resource, state in self._iter_observers())
 

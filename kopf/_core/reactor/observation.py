@@ -15,7 +15,8 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import discovery, errors, outages, requests, signals, watching
+from kopf._cogs.clients import discovery, errors, outages, requests, retries
+from kopf._cogs.clients.watching import event_streams, stream_states, watch_events
 from kopf._cogs.structs import references, selectors
 from kopf._core.reactor import definitions, resolution
 
@@ -77,9 +78,11 @@ class Insights:
     revision: int = 0  # grows with every change
     # Set by the orchestrator.
     ready: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    resources_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
-    namespaces_stream: watching.StreamState = dataclasses.field(
-        default_factory=watching.StreamState
+    resources_stream: stream_states.StreamState = dataclasses.field(
+        default_factory=stream_states.StreamState
+    )
+    namespaces_stream: stream_states.StreamState = dataclasses.field(
+        default_factory=stream_states.StreamState
     )
     _bell: bells.Bell = dataclasses.field(default_factory=bells.Bell)
 
@@ -154,7 +157,7 @@ async def run_namespace_observer(
             if isinstance(item, _Marker):
                 insights.learn_namespaces(seen | exact)
                 continue
-            if not isinstance(item, watching.Marker):
+            if not isinstance(item, stream_states.Marker):
                 _update_namespaces(seen, item, patterns)
             if insights.namespaces_stream.is_listed:
                 insights.learn_namespaces(seen)
@@ -174,7 +177,7 @@ def is_namespace_served(body: Mapping[str, Any]) -> bool:
 
 def _update_namespaces(
     seen: set[references.NamespaceName],
-    event: signals.RawEvent,
+    event: watch_events.RawEvent,
     patterns: Collection[references.NamespacePattern],
 ) -> None:
     name = references.NamespaceName(event['object']['metadata']['name'])
@@ -292,7 +295,9 @@ async def _wait_until_due(sight: _Sight) -> None:
 
 def choose_backoff(attempts: int, longest: float, chance: float) -> float:
     """Choose the delay after this number of consecutive scans; ``chance`` is from 0 to 1."""
-    return min(longest, math.ldexp(SPACING, min(attempts, 16) - 1)) * (1 + signals.JITTER * chance)
+    return min(longest, math.ldexp(SPACING, min(attempts, 16) - 1)) * (
+        1 + retries.BACKOFF_JITTER * chance
+    )
 
 
 async def _scan(sight: _Sight) -> float:
@@ -310,7 +315,7 @@ async def _scan(sight: _Sight) -> float:
             'The resources of the cluster are not known, and will be asked for again: %s',
             error,
         )
-        return signals.LONGEST_BACKOFF
+        return retries.LONGEST_BACKOFF
     known = [
         resource
         for names, resources in sight.found.items()
@@ -353,16 +358,16 @@ async def _watch_definitions(sight: _Sight) -> None:
     )
     async with contextlib.aclosing(items):
         async for item in items:
-            if not isinstance(item, _Marker | watching.Marker):
+            if not isinstance(item, _Marker | stream_states.Marker):
                 _update_definitions(sight, item)
                 continue
-            if item is watching.Marker.LISTED and not sight.is_listed:
+            if item is stream_states.Marker.LISTED and not sight.is_listed:
                 sight.is_listed, sight.is_certain = True, False
                 sight.hasten()
             sight.concluded.set()
 
 
-def _update_definitions(sight: _Sight, event: signals.RawEvent) -> None:
+def _update_definitions(sight: _Sight, event: watch_events.RawEvent) -> None:
     """
     Remember the definition; schedule a scan if the cluster serves something else than it defines.
     """
@@ -385,9 +390,9 @@ async def _observe(
     resource: references.Resource,
     *,
     context: requests.Context,
-    state: watching.StreamState,
+    state: stream_states.StreamState,
     consequence: str,
-) -> AsyncGenerator[watching.Item | _Marker]:
+) -> AsyncGenerator[stream_states.Item | _Marker]:
     """
     Stream the events forever if permitted; otherwise, retry from time to time.
 
@@ -395,7 +400,7 @@ async def _observe(
     """
     is_refused = False
     while True:
-        stream = watching.stream_events(
+        stream = event_streams.stream_events(
             resource, None, context=context, state=state, refusals=(403,)
         )
         try:
@@ -409,7 +414,7 @@ async def _observe(
                 )
             is_refused = True
         yield _Marker.REFUSED
-        await asyncio.sleep(PERMISSION_PERIOD * (1 + signals.JITTER * context.chance()))
+        await asyncio.sleep(PERMISSION_PERIOD * (1 + retries.BACKOFF_JITTER * context.chance()))
 
 
 def _read_clock() -> float:

@@ -13,12 +13,13 @@ import logging
 import os
 import random
 import string
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
 from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses
-from kopf._cogs.clients import limits, requests, watching
+from kopf._cogs.clients import limits, requests
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import versions
@@ -44,6 +45,7 @@ from kopf._core.reactor import (
     stopping,
     streams,
     summaries,
+    supervision,
 )
 
 logger = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ class Operator:
         # Rings when a resource is listed, or no longer needs to be listed.
         self.listed = bells.Bell()
         self.poster = recorder.Poster(self.context)
-        self.streams: dict[orchestration.Key, watching.StreamState] = {}
+        self.streams: dict[orchestration.Key, stream_states.StreamState] = {}
         # Includes the watchers that have ended but are not retired.
         self.watchers: dict[orchestration.Key, streams.Watcher] = {}
         self.peering = joining.Peering(
@@ -147,7 +149,7 @@ class Operator:
             stack.enter_context(posting.attached(self.poster))
             # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
             stack.push_async_callback(self.poster.close)
-            if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
+            if not await supervision.run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
             self.is_started = True
             self._report_start()
@@ -158,7 +160,7 @@ class Operator:
             if self.admission.is_ready:
                 self._report_ready()
             authenticator = asyncio.create_task(self._authenticate(), name='authentication')
-            stack.push_async_callback(_stop, authenticator)
+            stack.push_async_callback(supervision.stop_task, authenticator)
             stack.enter_context(posting.listening(self.poster))
             stack.push_async_callback(self.poster.close)
             stack.push_async_exit(self._clean_up)
@@ -169,7 +171,7 @@ class Operator:
             self.poster.start()
             await monitor.serve(self.plan.endpoint)
             besides = [authenticator, self.peering.start(), *self.admission.start()]
-            await _run_until_stopped(
+            await supervision.run_until_stopped(
                 stopper,
                 {
                     'observer of resources': self._observe_resources(),
@@ -360,7 +362,7 @@ class Operator:
         )
 
     async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
-        key, state = orchestration.Key(resource, namespace), watching.StreamState()
+        key, state = orchestration.Key(resource, namespace), stream_states.StreamState()
         self.streams[key] = state
         try:
             self._warn_of_namesakes(resource)
@@ -449,59 +451,3 @@ class Operator:
 
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
         return self.plan.insights.resolved.select_selectors(resource)
-
-
-async def _run_until_stopped(
-    stopper: stopping.Stopper,
-    coros: Mapping[str, Coroutine[Any, Any, None]],
-    *,
-    besides: Collection[asyncio.Task[None]] = (),
-    ending: Callable[[], None] = lambda: None,
-) -> bool:
-    """
-    Run until all coroutines end, any fails, a stop is requested, or a task besides them ends.
-
-    Returns true if they have ended by themselves. Raises the first error. In any case, all of them
-    are stopped afterwards, except for the tasks in ``besides``.
-    """
-    stop = asyncio.create_task(stopper.wait(), name='stopper')
-    tasks = [asyncio.create_task(coro, name=name) for name, coro in coros.items()]
-    guards = [stop, *besides]
-    pending = set(tasks)
-    ended: set[asyncio.Task[None]] = set()  # by themselves
-    try:
-        while (
-            pending
-            and not any(map(_is_failed, ended))
-            and not any(guard.done() for guard in guards)
-        ):
-            done, _ = await asyncio.wait({*pending, *guards}, return_when=asyncio.FIRST_COMPLETED)
-            pending -= done
-            ended |= done
-    finally:
-        ending()
-        if pending:
-            stopper.limit_exit()
-        for task in [stop, *tasks]:
-            task.cancel()
-        await asyncio.wait([stop, *tasks])
-    for task in [*tasks, *guards]:
-        if task in ended and task.cancelled():
-            raise RuntimeError(
-                f'The {task.get_name()} of the operator was cancelled from the inside.'
-            )
-        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-            raise error
-    return ended.issuperset(tasks)
-
-
-def _is_failed(task: asyncio.Task[None]) -> bool:
-    return task.cancelled() or task.exception() is not None
-
-
-async def _stop(task: asyncio.Task[None]) -> None:
-    """Cancel and await the task; its error, if any, was raised already or no longer matters."""
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()

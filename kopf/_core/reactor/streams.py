@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 
 from kopf._cogs.aiokits import toggles
-from kopf._cogs.clients import signals, watching
+from kopf._cogs.clients.watching import event_streams, stream_states, watch_events
 from kopf._cogs.structs import bodies, references
 from kopf._core.engines.indexing import indexers
 from kopf._core.intents import handlers
@@ -31,7 +31,7 @@ BREATH = 100
 class Remains:
     """The state that one watcher passes on to the next watcher of the same objects."""
 
-    known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
+    known: dict[watch_events.Key, watch_events.Seen] = dataclasses.field(default_factory=dict)
     # Objects whose deletion is not handled yet.
     deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)
     parts: dict[inventory.Key, bytes] = dataclasses.field(default_factory=dict)  # see `tombstones`
@@ -51,7 +51,7 @@ class Watcher:
         namespace: references.Namespace,
         *,
         slots: queueing.Slots,
-        state: watching.StreamState,
+        state: stream_states.StreamState,
         on_listed: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class Watcher:
         for body in self._deleted.values():
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
-        stream = watching.stream_events(
+        stream = event_streams.stream_events(
             self._served.resource,
             self._namespace,
             context=self._served.site.context,
@@ -144,7 +144,7 @@ class Watcher:
                     await asyncio.sleep(0)
                 # No await between taking an event and the next item: an event that is taken must be
                 # passed on.
-                if isinstance(item, watching.Marker):
+                if isinstance(item, stream_states.Marker):
                     await self._take_vanished(
                         [
                             key
@@ -164,7 +164,7 @@ class Watcher:
         if not self._earlier and self._served.site.indexers.is_empty:
             await self._take(event)
             return
-        key, seen = signals.identify(event['object'])
+        key, seen = watch_events.identify(event['object'])
         if key in self._earlier and self._earlier[key].uid != seen.uid:
             await self._take_vanished([key])
         # If the indexing is interrupted, the object can be in some of the indices.
@@ -172,12 +172,12 @@ class Watcher:
         await self._take(event)
         del self._earlier[key]
 
-    async def _take_vanished(self, keys: Collection[signals.Key]) -> None:
+    async def _take_vanished(self, keys: Collection[watch_events.Key]) -> None:
         """
         Process the deletion of the objects that existed before the pause, but no longer exist.
         """
         gone = {key: self._earlier[key] for key in keys}
-        for change in signals.detect_vanished(gone, (), self._served.resource):
+        for change in watch_events.detect_vanished(gone, (), self._served.resource):
             await self._take(change.event)
             del self._earlier[change.key]
 

@@ -21,7 +21,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from kopf._cogs.clients import signals
+from kopf._cogs.clients.watching import watch_events
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import bodies, dicts
 from kopf._core.intents import callbacks, filters, handlers
@@ -70,7 +70,7 @@ class Tombstones:
 
     def _complete(self, event: bodies.RawEvent) -> bodies.RawEvent:
         kept = self.parts.pop(inventory.identify(event['object']), None)
-        if kept is None or not signals.is_made_up(event):
+        if kept is None or not watch_events.is_made_up(event):
             return event
         return complete(event, jsons.loads(kept))
 

@@ -12,7 +12,8 @@ import pytest
 from api_fixtures import context, make_context, meddler, operator_settings, sandbox
 
 import kopf.testing
-from kopf._cogs.clients import environs, foreign, sessions, watching
+from kopf._cogs.clients.http import aiohttp_sessions, environs, sessions
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references
 
 __all__ = ['context', 'make_context', 'meddler', 'operator_settings', 'sandbox']  # for pytest
@@ -68,7 +69,7 @@ class Reading:
         """All events in short: ``(type, name, value)``, and the markers."""
         return [
             item
-            if item is watching.Marker.LISTED
+            if item is stream_states.Marker.LISTED
             else (
                 item['type'],
                 item['object']['metadata']['name'],
@@ -85,7 +86,7 @@ class Reading:
         """
         objects = {}
         for event in self.items:
-            if event is watching.Marker.LISTED:
+            if event is stream_states.Marker.LISTED:
                 continue
             metadata = event['object']['metadata']
             if event['type'] == 'DELETED':
@@ -100,7 +101,7 @@ class Reading:
 
     async def run(self):
         resource = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-        stream = watching.stream_events(
+        stream = event_streams.stream_events(
             resource, self.namespace, context=self._context, state=self.state
         )
         async with contextlib.aclosing(stream):
@@ -121,7 +122,7 @@ class Reading:
                 delay = min(1.0, delay * 1.5)
 
     async def wait_until_connected(self):
-        await self.wait_until(lambda: self.state.phase is watching.Phase.CONNECTED)
+        await self.wait_until(lambda: self.state.phase is stream_states.Phase.CONNECTED)
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ async def read(context):
     tasks = []
 
     async def read(context=context, state=None, namespace='default'):
-        reading = Reading(context, state or watching.StreamState(), namespace)
+        reading = Reading(context, state or stream_states.StreamState(), namespace)
         tasks.append(asyncio.create_task(reading.run(), name='reading'))
         return reading
 
@@ -195,7 +196,7 @@ async def open_session(request):
                 session = await sessions.open_session(info)
             else:
                 info = environs.resolve(info)
-                session = foreign.make_session(
+                session = aiohttp_sessions.make_session(
                     info, info.as_ssl_context() if info.server[:6] == 'https:' else None
                 )
             stack.push_async_callback(session.close)

@@ -5,7 +5,8 @@ order, and once.
 
 import pytest
 
-from kopf._cogs.clients import listing, signals
+from kopf._cogs.clients import listing
+from kopf._cogs.clients.watching import watch_events
 from kopf._cogs.structs import references
 
 RESOURCE = references.Resource(
@@ -30,13 +31,13 @@ def build_page(*names, is_first=False, is_last=False, version='10'):
 
 
 def build_change(type, name, version, uid=None):
-    return signals.build_change(type, build_body(name, version, uid))
+    return watch_events.build_change(type, build_body(name, version, uid))
 
 
 def take_all(findings, known=(), *, is_initial=True):
     """Tell what comes out: ``(type, name, version)``; and the version to continue from."""
-    memory = {signals.identify(body)[0]: signals.identify(body)[1] for body in known}
-    census, summary = signals.Census(memory, RESOURCE, is_initial=is_initial), []
+    memory = {watch_events.identify(body)[0]: watch_events.identify(body)[1] for body in known}
+    census, summary = watch_events.Census(memory, RESOURCE, is_initial=is_initial), []
     for finding in findings:
         for change in census.take(finding):
             metadata = change.event['object']['metadata']
@@ -108,7 +109,7 @@ def test_changes_between_pages_come_at_once_and_are_not_undone_by_the_next_pages
 
 
 def test_bookmarks_move_the_version_and_change_nothing():
-    assert take_all([FIRST, signals.Bookmark('15'), LAST]) == (
+    assert take_all([FIRST, watch_events.Bookmark('15'), LAST]) == (
         [(None, 'a', '5'), (None, 'b', '5')],
         '15',
     )

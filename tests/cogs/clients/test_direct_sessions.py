@@ -7,15 +7,16 @@ import gzip
 
 import pytest
 
-from kopf._cogs.clients import calls, connections, errors, sessions
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import connections, direct, models, sessions
 from kopf._cogs.structs import credentials
 
-VERSION = calls.Call('GET', '/version')
-PATCH = calls.Call('PATCH', '/x', {}, b'{}')
-POST = calls.Call('POST', '/x', {}, b'{}', is_repeatable=False)
+VERSION = models.Call('GET', '/version')
+PATCH = models.Call('PATCH', '/x', {}, b'{}')
+POST = models.Call('POST', '/x', {}, b'{}', is_repeatable=False)
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
 STREAM = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
-NO_LIMITS = calls.Timeouts()
+NO_LIMITS = models.Timeouts()
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def test_library_is_not_needed_for_direct_connections(scripted, open_sessi
         session = await open_session(server.url)
         answer = await session.fetch(VERSION, NO_LIMITS)
 
-    assert isinstance(session, sessions.DirectSession)
+    assert isinstance(session, direct.DirectSession)
     assert (answer.code, answer.raw) == (200, b'{}')
 
 
@@ -53,9 +54,7 @@ async def test_library_is_for_proxies(open_session, kwargs, monkeypatch):
     monkeypatch.setenv('http_proxy', 'http://127.0.0.1:1')
     monkeypatch.setenv('no_proxy', '')
 
-    assert not isinstance(
-        await open_session('http://127.0.0.1:2', **kwargs), sessions.DirectSession
-    )
+    assert not isinstance(await open_session('http://127.0.0.1:2', **kwargs), direct.DirectSession)
 
 
 @pytest.mark.parametrize('call', [VERSION, PATCH], ids=['get', 'patch'])
@@ -119,7 +118,7 @@ async def test_unused_connections_are_closed_after_a_while(scripted, open_sessio
         await session.fetch(VERSION, NO_LIMITS)
         await server.left.wait()
 
-    assert sessions.KEEPALIVE <= virtual_time.elapsed < 3 * sessions.KEEPALIVE
+    assert direct.KEEPALIVE <= virtual_time.elapsed < 3 * direct.KEEPALIVE
 
 
 async def test_used_connections_are_kept(scripted, open_session, virtual_time):
@@ -127,7 +126,7 @@ async def test_used_connections_are_kept(scripted, open_session, virtual_time):
         session = await open_session(server.url)
         for _ in range(10):
             await session.fetch(VERSION, NO_LIMITS)
-            await asyncio.sleep(sessions.KEEPALIVE / 2)
+            await asyncio.sleep(direct.KEEPALIVE / 2)
 
     assert server.connections == 1
 
@@ -195,7 +194,7 @@ async def test_endless_redirects_end(scripted, open_session):
         answer = await session.fetch(VERSION, NO_LIMITS)
 
     assert answer.code == 302
-    assert len(server.asked) == calls.REDIRECTS_LIMIT
+    assert len(server.asked) == models.REDIRECTS_LIMIT
 
 
 async def test_servers_with_paths_are_asked_by_these_paths(scripted, open_session):

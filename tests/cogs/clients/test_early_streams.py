@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import stream_states
 
-LISTED = watching.Marker.LISTED
+LISTED = stream_states.Marker.LISTED
 
 
 def build_config(name, x='1'):

@@ -27,7 +27,8 @@ import typing
 import meddling
 import pytest
 
-from kopf._cogs.clients import discovery, errors, patching, requests, watching
+from kopf._cogs.clients import discovery, errors, patching, requests
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.structs import references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
@@ -115,7 +116,7 @@ async def try_list(bench):
         await asyncio.sleep(600)
     await reading.wait_until_connected()
     await bench.check(reading)
-    initial = reading.events[: reading.events.index(watching.Marker.LISTED)]
+    initial = reading.events[: reading.events.index(stream_states.Marker.LISTED)]
     assert [type for type, *_ in initial] == [None] * 4
     assert reading.state.relists == 0
     return await bench.name_outcome('retried', is_failed=reading.state.error is not None)

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import listing, requests, sessions
+from kopf._cogs.clients import listing, requests
+from kopf._cogs.clients.http import sessions
 from kopf._cogs.helpers import documents
 from kopf._cogs.structs import credentials
 

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
@@ -29,7 +29,7 @@ async def read(stream, number):
     names = []
     async for item in stream:
         names.append(
-            item if isinstance(item, watching.Marker) else item['object']['metadata']['name']
+            item if isinstance(item, stream_states.Marker) else item['object']['metadata']['name']
         )
         if len(names) == number:
             return names
@@ -37,8 +37,8 @@ async def read(stream, number):
 
 async def test_pages_are_asked_for_in_the_pace_of_their_reader(paged_sandbox, context):
     paces = asyncio.Queue()
-    stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState(), pace=paces.get
+    stream = event_streams.stream_events(
+        CONFIGS, 'default', context=context, state=stream_states.StreamState(), pace=paces.get
     )
     async with contextlib.aclosing(stream):
         first = await read(stream, 2)
@@ -47,13 +47,17 @@ async def test_pages_are_asked_for_in_the_pace_of_their_reader(paged_sandbox, co
         paces.put_nowait(None)
         third = await read(stream, 2)
 
-    assert (first, second, third) == (['a', 'b'], ['c', 'd'], ['e', watching.Marker.LISTED])
+    assert (first, second, third) == (['a', 'b'], ['c', 'd'], ['e', stream_states.Marker.LISTED])
     assert paces.empty()
 
 
 async def test_changes_come_while_the_next_page_is_held_back(paged_sandbox, context):
-    stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState(), pace=asyncio.Event().wait
+    stream = event_streams.stream_events(
+        CONFIGS,
+        'default',
+        context=context,
+        state=stream_states.StreamState(),
+        pace=asyncio.Event().wait,
     )
     async with contextlib.aclosing(stream):
         await read(stream, 2)

@@ -10,15 +10,16 @@ import logging
 
 import pytest
 
-from kopf._cogs.clients import discovery, errors, limits, patching, requests, watching
+from kopf._cogs.clients import discovery, errors, limits, patching, requests
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references, vaults
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
 
 
 async def follow(context):
-    stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState()
+    stream = event_streams.stream_events(
+        CONFIGS, 'default', context=context, state=stream_states.StreamState()
     )
     async with contextlib.aclosing(stream):
         async for _ in stream:

@@ -10,13 +10,14 @@ import sys
 import aiohttp
 import pytest
 
-from kopf._cogs.clients import calls, errors, sessions
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import models, sessions
 from kopf._cogs.helpers import versions
 from kopf._cogs.structs import credentials
 
-VERSION = calls.Call('GET', '/version')
+VERSION = models.Call('GET', '/version')
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
-NO_LIMITS = calls.Timeouts()
+NO_LIMITS = models.Timeouts()
 
 
 async def test_requests_are_made_by_http(sandbox, open_session):
@@ -39,7 +40,7 @@ async def test_requests_are_made_by_https(secure_sandbox, open_session, verifica
         server=secure_sandbox.url, token=secure_sandbox.token, **trust[verification]
     )
 
-    answer = await session.fetch(calls.Call('GET', '/api/v1/namespaces/default'), NO_LIMITS)
+    answer = await session.fetch(models.Call('GET', '/api/v1/namespaces/default'), NO_LIMITS)
 
     assert answer.code == 200
 
@@ -115,7 +116,7 @@ async def test_connections_are_not_limited(scripted, open_session):
 async def test_agent_and_credentials_are_told_in_every_request(scripted, open_session):
     async with scripted(OK) as server:
         session = await open_session(server=server.url, token='t0ken')
-        await session.fetch(calls.Call('GET', '/x?a=b%2Cc', {'X-Own': '1'}), NO_LIMITS)
+        await session.fetch(models.Call('GET', '/x?a=b%2Cc', {'X-Own': '1'}), NO_LIMITS)
 
     lines = server.asked[0].decode().splitlines()
     assert lines[0] == 'GET /x?a=b%2Cc HTTP/1.1'
@@ -266,7 +267,7 @@ async def test_failures_of_the_network_are_told_apart(scripted, open_session, an
     async with scripted(answer) as server:
         session = await open_session(server=server.url)
         # The rest is not repeated by the HTTP library.
-        call = calls.Call('PATCH', '/', {'Connection': 'close'})
+        call = models.Call('PATCH', '/', {'Connection': 'close'})
 
         with pytest.raises(cls) as caught:
             await session.fetch(call, NO_LIMITS)
@@ -290,7 +291,7 @@ async def test_whole_request_is_limited_in_time(scripted, open_session, virtual_
         with pytest.raises(
             errors.APITimeoutError, match='GET /version: there is no answer in time'
         ):
-            await session.fetch(VERSION, calls.Timeouts(total=300))
+            await session.fetch(VERSION, models.Timeouts(total=300))
 
     assert 300 <= virtual_time.elapsed < 303
 
@@ -299,7 +300,7 @@ async def test_connecting_is_limited_in_time_apart(open_session, deaf_url, virtu
     session = await open_session(server=deaf_url)
 
     with pytest.raises(errors.APIUnreachableError):
-        await session.fetch(VERSION, calls.Timeouts(total=300, connect=20))
+        await session.fetch(VERSION, models.Timeouts(total=300, connect=20))
 
     assert 20 <= virtual_time.elapsed < 23
 
@@ -312,7 +313,7 @@ async def test_redirects_are_followed_for_reading_only(scripted, open_session):
         server.answers.extend([answer, OK, answer])
         session = await open_session(server=server.url)
         followed = await session.fetch(VERSION, NO_LIMITS)
-        refused = await session.fetch(calls.Call('POST', '/'), NO_LIMITS)
+        refused = await session.fetch(models.Call('POST', '/'), NO_LIMITS)
 
     assert (followed.code, refused.code) == (200, 302)
 
@@ -320,7 +321,7 @@ async def test_redirects_are_followed_for_reading_only(scripted, open_session):
 @pytest.mark.guarantee('NEW-160')
 async def test_streams_are_closed_before_the_session(sandbox, open_session):
     session = await open_session(server=sandbox.url, token=sandbox.token)
-    watch = calls.Call('GET', '/api/v1/pods?watch=true')
+    watch = models.Call('GET', '/api/v1/pods?watch=true')
 
     async with session.stream(watch, NO_LIMITS) as one, session.stream(watch, NO_LIMITS) as two:
         await session.close()
@@ -348,7 +349,7 @@ async def test_unrepeatable_requests_are_let_finish_when_the_session_is_closed(
 ):
     session = await open_session(server=sandbox.url, token=sandbox.token)
     stall = sandbox.faults.inject(verb='create', stall=True)
-    call = calls.Call(
+    call = models.Call(
         'POST',
         '/api/v1/namespaces',
         {'Content-Type': 'application/json'},
@@ -372,14 +373,14 @@ async def test_unrepeatable_requests_do_not_hold_the_session_for_long(
     async with scripted() as server:
         session = await open_session(server=server.url)
         posting = asyncio.create_task(
-            session.fetch(calls.Call('POST', '/', is_repeatable=False), NO_LIMITS)
+            session.fetch(models.Call('POST', '/', is_repeatable=False), NO_LIMITS)
         )
         await server.wait_until_asked()
         since = virtual_time.elapsed
 
         await session.close()
 
-        assert virtual_time.elapsed - since < calls.CLOSING_TIMEOUT + 1
+        assert virtual_time.elapsed - since < models.CLOSING_TIMEOUT + 1
         with pytest.raises(errors.APISessionClosedError) as caught:
             await posting
         assert caught.value.is_sent
@@ -390,7 +391,7 @@ async def test_sessions_are_closed_at_once_from_several_places(
 ):
     async with scripted() as server:
         session = await open_session(server=server.url)
-        both = [VERSION, calls.Call('POST', '/', is_repeatable=False)]
+        both = [VERSION, models.Call('POST', '/', is_repeatable=False)]
         tasks = [asyncio.create_task(session.fetch(call, NO_LIMITS)) for call in both]
         await server.wait_until_asked(times=2)
 
@@ -415,7 +416,7 @@ async def test_sessions_show_no_secrets(open_session):
     session = await open_session(server='https://me:secret@host', insecure=True, token='secret')
 
     assert repr(session) == '<Session of https://***@host>'
-    assert 'secret' not in repr(calls.Call('POST', '/', body=b'secret'))
+    assert 'secret' not in repr(models.Call('POST', '/', body=b'secret'))
 
 
 def test_http_library_is_loaded_only_when_used():

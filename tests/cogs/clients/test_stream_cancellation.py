@@ -11,7 +11,9 @@ import itertools
 
 import pytest
 
-from kopf._cogs.clients import discovery, patching, requests, sessions, watching
+from kopf._cogs.clients import discovery, patching, requests
+from kopf._cogs.clients.http import sessions
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
@@ -46,20 +48,22 @@ class Interrupted:
 async def follow(context, sandbox):
     """List two pages, watch, fall, and continue."""
     changes = iter(['fall', 'end'])
-    stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState()
+    stream = event_streams.stream_events(
+        CONFIGS, 'default', context=context, state=stream_states.StreamState()
     )
     async with contextlib.aclosing(stream):
         async for item in stream:
             change = (
-                None if item is watching.Marker.LISTED or item['type'] is None else next(changes)
+                None
+                if item is stream_states.Marker.LISTED or item['type'] is None
+                else next(changes)
             )
             if change == 'end':
                 return
             if change == 'fall':
                 sandbox.faults.inject(verb='watch', code=500, times=1)
                 sandbox.faults.cut_streams()
-            if item is watching.Marker.LISTED or change == 'fall':
+            if item is stream_states.Marker.LISTED or change == 'fall':
                 await sandbox.patch('configmaps', 'old', {'data': {'x': str(next(VALUES))}})
 
 

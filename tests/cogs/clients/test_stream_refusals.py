@@ -8,17 +8,18 @@ import contextlib
 
 import pytest
 
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-LISTED = watching.Marker.LISTED
+LISTED = stream_states.Marker.LISTED
 
 
 @pytest.fixture
 async def stream(context):
-    stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState(), refusals=(403,)
+    stream = event_streams.stream_events(
+        CONFIGS, 'default', context=context, state=stream_states.StreamState(), refusals=(403,)
     )
     async with contextlib.aclosing(stream):
         yield stream

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from kopf._cogs.clients import errors, signals, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import stream_states, watch_events
 
-Phase = watching.Phase
+Phase = stream_states.Phase
 FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
 
 
@@ -17,7 +18,7 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
     'state, expected',
     [
         pytest.param(
-            watching.StreamState(),
+            stream_states.StreamState(),
             {
                 'phase': 'idle',
                 'lasts': None,
@@ -33,7 +34,7 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
             id='not-begun',
         ),
         pytest.param(
-            watching.StreamState(phase=Phase.LISTING, begun=90.0, since=90.0),
+            stream_states.StreamState(phase=Phase.LISTING, begun=90.0, since=90.0),
             {
                 'phase': 'listing',
                 'lasts': 10.0,
@@ -44,13 +45,13 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
             id='listing',
         ),
         pytest.param(
-            watching.StreamState(
+            stream_states.StreamState(
                 phase=Phase.CONNECTED,
                 begun=10.0,
                 since=50.0,
                 fed=70.0,
                 is_listed=True,
-                known={signals.Key('ns', 'a'): signals.Seen('uid', '5')},
+                known={watch_events.Key('ns', 'a'): watch_events.Seen('uid', '5')},
             ),
             {
                 'phase': 'connected',
@@ -63,7 +64,7 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
             id='connected',
         ),
         pytest.param(
-            watching.StreamState(
+            stream_states.StreamState(
                 phase=Phase.WAITING,
                 begun=10.0,
                 since=99.0,
@@ -88,7 +89,7 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
             id='backing-off',
         ),
         pytest.param(
-            watching.StreamState(
+            stream_states.StreamState(
                 phase=Phase.CONNECTED, begun=10.0, since=50.0, fed=70.0, error=FAILURE
             ),
             {
@@ -99,37 +100,37 @@ FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
             id='recovered',
         ),
         pytest.param(
-            watching.StreamState(phase=Phase.LISTING, begun=90.0, since=95.0, fed=30.0),
+            stream_states.StreamState(phase=Phase.LISTING, begun=90.0, since=95.0, fed=30.0),
             {'lasts': 5.0, 'silence': 10.0},
             id='begun-anew',
         ),
         pytest.param(
-            watching.StreamState(phase=Phase.CONNECTED, begun=101.0, since=101.0, fed=101.0),
+            stream_states.StreamState(phase=Phase.CONNECTED, begun=101.0, since=101.0, fed=101.0),
             {'lasts': 0.0, 'silence': 0.0},
             id='later-than-now',
         ),
     ],
 )
 def test_states_are_described(state, expected):
-    description = watching.describe(state, now=100.0)
+    description = stream_states.describe(state, now=100.0)
 
     assert description == {**description, **expected}
     assert json.loads(json.dumps(description)) == description
 
 
 def test_durations_of_failing_begin_with_the_first_failure():
-    state = watching.StreamState()
+    state = stream_states.StreamState()
     for moment in (10.0, 20.0, 30.0):
         state.fail(FAILURE, moment)
 
-    assert watching.describe(state, now=50.0)['failing'] == 40.0
+    assert stream_states.describe(state, now=50.0)['failing'] == 40.0
     state.feed(60.0)
-    assert watching.describe(state, now=70.0)['failing'] is None
+    assert stream_states.describe(state, now=70.0)['failing'] is None
 
 
 async def test_states_follow_the_life_of_the_stream(virtual_time, sandbox, read):
     def describe():
-        return watching.describe(reading.state, asyncio.get_running_loop().time())
+        return stream_states.describe(reading.state, asyncio.get_running_loop().time())
 
     stalled = sandbox.faults.inject(verb='list', stall=True)
     reading = await read()

@@ -13,11 +13,12 @@ import aiohttp
 import aiohttp.abc
 import pytest
 
-from kopf._cogs.clients import errors, requests, watching
+from kopf._cogs.clients import errors, requests
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-LISTED = watching.Marker.LISTED
+LISTED = stream_states.Marker.LISTED
 CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
 END = b'0\r\n\r\n'
 
@@ -187,7 +188,7 @@ async def test_unknown_names_are_no_reason_to_give_up(make_context, read):
     await reading.wait_until(lambda: reading.state.failures)
 
     assert isinstance(reading.state.error, errors.APIUnreachableError)
-    assert reading.state.phase is watching.Phase.WAITING
+    assert reading.state.phase is stream_states.Phase.WAITING
 
 
 @contextlib.asynccontextmanager
@@ -246,10 +247,10 @@ async def test_any_first_bookmark_is_the_end_of_the_streamed_listing(
     bookmark = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}\n'
     changed = line('a', '8').replace(b'ADDED', b'MODIFIED')
     raw = line('a', '6') + line('b', '7') + changed + bookmark + line('c', '10')
-    state = watching.StreamState()
+    state = stream_states.StreamState()
     async with scripted(CHUNKED + chunk(raw)) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
-        stream = watching.stream_events(CONFIGS, 'default', context=context, state=state)
+        stream = event_streams.stream_events(CONFIGS, 'default', context=context, state=state)
         async with contextlib.aclosing(stream):
             before = [(await anext(stream))['type'] for _ in range(3)]
             was_listed = state.is_listed

@@ -10,11 +10,12 @@ import urllib.parse
 
 import pytest
 
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import event_lines, event_streams, stream_states
 from kopf._cogs.structs import credentials, references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-LISTED = watching.Marker.LISTED
+LISTED = stream_states.Marker.LISTED
 
 
 def config(name, **fields):
@@ -100,7 +101,7 @@ async def test_watching_begins_with_the_version_of_the_listing(sandbox, reading)
 def test_servers_are_asked_to_end_streams_in_time(operator_settings, setting, chance, expected):
     operator_settings.watching.server_timeout = setting
 
-    params = watching.build_watch_params(
+    params = event_lines.build_watch_params(
         operator_settings.watching, CONFIGS, '5', is_streaming=False, chance=chance
     )
 
@@ -354,18 +355,18 @@ async def test_objects_are_listed_if_streaming_is_refused(
 
 
 async def test_next_stream_tells_what_has_happened_between_them(sandbox, context):
-    state = watching.StreamState()
+    state = stream_states.StreamState()
     await sandbox.create(config('old'))
     async with contextlib.aclosing(
-        watching.stream_events(CONFIGS, 'default', context=context, state=state)
+        event_streams.stream_events(CONFIGS, 'default', context=context, state=state)
     ) as stream:
         assert (await anext(stream))['type'] is None
         assert await anext(stream) is LISTED
-    assert state.phase is watching.Phase.ENDED
+    assert state.phase is stream_states.Phase.ENDED
     await sandbox.delete('configmaps', 'old')
 
     async with contextlib.aclosing(
-        watching.stream_events(CONFIGS, 'default', context=context, state=state)
+        event_streams.stream_events(CONFIGS, 'default', context=context, state=state)
     ) as stream:
         assert (await anext(stream))['type'] == 'DELETED'
         assert await anext(stream) is LISTED
@@ -382,8 +383,8 @@ async def test_unknown_events_are_skipped_with_a_warning_and_nonsense_is_survive
     texts = [listed, b'{"type": "MOVED", "object": {}}\nnonsense\n', listed, event]
     async with scripted(*[head % len(text) + text for text in texts]) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
-        state = watching.StreamState()
-        stream = watching.stream_events(CONFIGS, 'default', context=context, state=state)
+        state = stream_states.StreamState()
+        stream = event_streams.stream_events(CONFIGS, 'default', context=context, state=state)
         async with contextlib.aclosing(stream):
             assert await anext(stream) is LISTED
             assert (await anext(stream))['object']['metadata']['name'] == 'a'

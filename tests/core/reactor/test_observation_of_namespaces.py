@@ -8,7 +8,7 @@ import re
 import meddling
 import pytest
 
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.structs import credentials
 from kopf._core.reactor import observation
 
@@ -328,7 +328,7 @@ async def test_nothing_is_lost_if_it_fails_later(
     observing = observe('a*', context=troubled_context)
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
     await observing.poll(
-        lambda: observing.insights.namespaces_stream.phase is watching.Phase.CONNECTED
+        lambda: observing.insights.namespaces_stream.phase is stream_states.Phase.CONNECTED
     )
     async with troubled(is_of_namespaces, resource='namespaces'):
         sandbox.faults.end_streams(500, message=meddling.TRIGGER)

@@ -8,7 +8,8 @@ import json
 import meddling
 import pytest
 
-from kopf._cogs.clients import discovery, requests, watching
+from kopf._cogs.clients import discovery, requests
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.structs import credentials, references, selectors
 from kopf._core.reactor import observation, resolution
 
@@ -82,7 +83,7 @@ def get_scans(sandbox):
 async def wait_until_watched(observing):
     await observing.wait_until(is_known)
     await observing.poll(
-        lambda: observing.insights.resources_stream.phase is watching.Phase.CONNECTED
+        lambda: observing.insights.resources_stream.phase is stream_states.Phase.CONNECTED
     )
 
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import kopf
 import kopf.testing
 from kopf._cogs.structs import vaults
-from kopf._kits.chaos import servers
+from kopf._kits.chaos import server_behaviours
 
 NAME = 'obj'
 FOREIGN = 'example.com/foreign'
@@ -75,7 +75,7 @@ def refuse_owner(body):
 
 
 BEHAVIOURS = [default_ports, prune_unknown, lower_owner, refuse_owner]
-NAMES_OF_BEHAVIOURS = [*servers.name_behaviours(BEHAVIOURS)]
+NAMES_OF_BEHAVIOURS = [*server_behaviours.name_behaviours(BEHAVIOURS)]
 
 steps = st.one_of(
     st.tuples(st.just('edit'), st.sampled_from('xyd')),
@@ -435,9 +435,11 @@ async def run_unless_circling(world, coro):
 
 async def set_up_server(sandbox, names):
     """Let the server do these things to whatever is written, as a mutating webhook."""
-    server = servers.Server(BEHAVIOURS, names)
-    await sandbox.add_service(servers.SERVICE['namespace'], servers.SERVICE['name'], server.review)
-    await sandbox.create(servers.build_configuration())
+    server = server_behaviours.BehavingServer(BEHAVIOURS, names)
+    await sandbox.add_service(
+        server_behaviours.SERVICE['namespace'], server_behaviours.SERVICE['name'], server.review
+    )
+    await sandbox.create(server_behaviours.build_configuration())
 
 
 def build_versions(names):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import creating, errors, requests, signals
+from kopf._cogs.clients import creating, errors, requests, retries
 from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import credentials, references, reviews, selectors
 from kopf._core.engines.admission import configurations, paths
@@ -154,7 +154,7 @@ class Keeper:
             self._on_attempt()
             failures = 0 if all(results) else failures + 1
             if failures:
-                await self._wait(signals.choose_backoff(failures, self._context.chance()))
+                await self._wait(retries.choose_backoff(failures, self._context.chance()))
 
     async def _inspect(self) -> None:
         """

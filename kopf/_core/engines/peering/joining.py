@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kopf._cogs.clients import discovery, errors, outages, patching, requests, signals
+from kopf._cogs.clients import discovery, errors, outages, patching, requests, retries
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references
 from kopf._core.engines.peering import keepalive, pauses, ranking
@@ -127,7 +127,7 @@ class Peering:
         attempts = 0
         while True:
             attempts += 1
-            delay = signals.choose_backoff(attempts, self._context.chance())
+            delay = retries.choose_backoff(attempts, self._context.chance())
             try:
                 resource = await find_resource(
                     self._context, clusterwide=self._settings.clusterwide

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import errors, outages, patching, requests, signals, watching
+from kopf._cogs.clients import errors, outages, patching, requests, retries
+from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.configs import selections
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import repeats
@@ -119,7 +120,7 @@ class Member:
         on_absent: Callable[['Member'], None] = lambda member: None,
     ) -> None:
         self.membership = membership
-        self.stream = watching.StreamState()
+        self.stream = stream_states.StreamState()
         self.is_decided = False
         self._on_decided, self._on_absent, self._is_sharded = on_decided, on_absent, is_sharded
         self._bell = bells.Bell()
@@ -168,7 +169,7 @@ class Member:
         """Watch the object: whether it exists, and which operators are there."""
         target, context = self.membership.target, self.membership.context
         while True:
-            stream = watching.stream_events(
+            stream = event_streams.stream_events(
                 target.resource,
                 target.namespace,
                 context=context,
@@ -185,10 +186,10 @@ class Member:
                         'It is not possible to watch over %s: %s', self.membership, error
                     )
                 self._learn(None)
-            await asyncio.sleep(REFUSAL_PERIOD * (1 + signals.JITTER * context.chance()))
+            await asyncio.sleep(REFUSAL_PERIOD * (1 + retries.BACKOFF_JITTER * context.chance()))
 
-    async def _take(self, item: watching.Item) -> None:
-        if isinstance(item, watching.Marker):
+    async def _take(self, item: stream_states.Item) -> None:
+        if isinstance(item, stream_states.Marker):
             if not self._is_known:
                 self._learn(None)
         elif item['object']['metadata']['name'] == self.membership.target.name:
@@ -275,7 +276,7 @@ class Member:
         except (errors.RequestError, TimeoutError, OSError) as error:
             self._failures += 1
             delay = min(
-                LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance())
+                LONGEST_BACKOFF, retries.choose_backoff(self._failures, membership.context.chance())
             )
             self._earliest = _read_clock() + delay
             logger.log(

@@ -9,13 +9,18 @@ that a restart can help. These are decisions only; all times are by the clock of
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.configs import settings as settings_
 
 DEATH_TIMEOUT = 600.0
 """Seconds for a failing or silent stream to recover by itself; then the operator is dead."""
 
-_FAULTLESS = (watching.Phase.LISTING, watching.Phase.CONNECTING, watching.Phase.PAUSING)
+_FAULTLESS = (
+    stream_states.Phase.LISTING,
+    stream_states.Phase.CONNECTING,
+    stream_states.Phase.PAUSING,
+)
 """The phases of a healthy stream, besides being connected."""
 
 
@@ -35,9 +40,9 @@ class Vitals:
     now: float
     limits: Limits
     # The streams by their names.
-    streams: Mapping[str, watching.StreamState] = dataclasses.field(default_factory=dict)
+    streams: Mapping[str, stream_states.StreamState] = dataclasses.field(default_factory=dict)
     # The optional streams by their names.
-    observers: Mapping[str, watching.StreamState] = dataclasses.field(default_factory=dict)
+    observers: Mapping[str, stream_states.StreamState] = dataclasses.field(default_factory=dict)
     missing: Collection[str] = ()  # the names of streams that should exist, but do not
     # Other reasons for not being ready.
     obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -98,11 +103,11 @@ def report_readiness(vitals: Vitals) -> list[Finding]:
     ]
 
 
-def _describe_death(state: watching.StreamState, vitals: Vitals) -> str | None:
+def _describe_death(state: stream_states.StreamState, vitals: Vitals) -> str | None:
     """Describe why the stream is dead. A forbidden stream is not: restarts would not help."""
-    if state.phase in (watching.Phase.IDLE, watching.Phase.ENDED):
+    if state.phase in (stream_states.Phase.IDLE, stream_states.Phase.ENDED):
         return None
-    seen = watching.describe(state, vitals.now)
+    seen = stream_states.describe(state, vitals.now)
     failing, silence = seen['failing'] or 0.0, seen['silence'] or 0.0
     if failing >= DEATH_TIMEOUT and not isinstance(state.error, errors.APIForbiddenError):
         return f'failing for {failing:.0f} s: {seen["error"]}'
@@ -111,10 +116,10 @@ def _describe_death(state: watching.StreamState, vitals: Vitals) -> str | None:
     return None
 
 
-def _inspect(name: str, state: watching.StreamState, vitals: Vitals) -> Finding:
-    seen = watching.describe(state, vitals.now)
+def _inspect(name: str, state: stream_states.StreamState, vitals: Vitals) -> Finding:
+    seen = stream_states.describe(state, vitals.now)
     is_silent = (seen['silence'] or 0.0) > vitals.limits.silence
-    is_connected = state.phase is watching.Phase.CONNECTED and not is_silent
+    is_connected = state.phase is stream_states.Phase.CONNECTED and not is_silent
     is_faultless = state.phase in _FAULTLESS and state.failing_since is None
     trouble = (
         ''
@@ -126,7 +131,7 @@ def _inspect(name: str, state: watching.StreamState, vitals: Vitals) -> Finding:
     return Finding(name, state.is_listed and (is_connected or is_faultless), text)
 
 
-def _inspect_observer(name: str, state: watching.StreamState, vitals: Vitals) -> Finding:
+def _inspect_observer(name: str, state: stream_states.StreamState, vitals: Vitals) -> Finding:
     """Inspect an optional stream; it is fine even if it was never permitted."""
     if state.is_listed:
         return _inspect(name, state, vitals)

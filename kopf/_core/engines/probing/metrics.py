@@ -20,9 +20,9 @@ from prometheus_client import core, exposition, registry
 from typing_extensions import override
 
 from kopf._cogs.aiokits import pulses
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.helpers import meters, versions
-from kopf._core.engines.daemons import tasks
+from kopf._core.engines.daemons import daemon_tasks, tasks
 from kopf._core.engines.indexing import indices
 from kopf._core.engines.peering import keepalive
 
@@ -39,7 +39,9 @@ class Sources:
     meter: meters.Meter
     pulse: pulses.Pulse
     indices: Mapping[str, indices.LiveIndex]
-    get_streams: Callable[[], Iterable[tuple[str, watching.StreamState]]]  # with their resources
+    get_streams: Callable[
+        [], Iterable[tuple[str, stream_states.StreamState]]
+    ]  # with their resources
     get_daemons: Callable[[], Iterable[tasks.SpawnedTask[Any]]]
     # The scopes of the peerings that currently cause pauses.
     get_pauses: Callable[[], Iterable[str]]
@@ -282,18 +284,18 @@ def _collect_calls(verbs: Mapping[str, meters.Calls]) -> Iterator[Family]:
 
 
 def _collect_streams(
-    streams: Sequence[tuple[str, watching.StreamState]], now: float
+    streams: Sequence[tuple[str, stream_states.StreamState]], now: float
 ) -> Iterator[Family]:
     phases: collections.Counter[tuple[str, str]] = collections.Counter()
     silences: dict[str, float] = {}
     objects: collections.Counter[str] = collections.Counter()
     for name, state in streams:
         phases.update(
-            {(name, phase.name.lower()): int(phase is state.phase) for phase in watching.Phase}
+            {(name, phase.name.lower()): int(phase is state.phase) for phase in stream_states.Phase}
         )
-        if state.phase not in (watching.Phase.IDLE, watching.Phase.ENDED):
+        if state.phase not in (stream_states.Phase.IDLE, stream_states.Phase.ENDED):
             silences[name] = max(
-                silences.get(name, 0.0), watching.describe(state, now)['silence'] or 0.0
+                silences.get(name, 0.0), stream_states.describe(state, now)['silence'] or 0.0
             )
         objects[name] += len(state.known)
     yield _gauge(
@@ -320,7 +322,7 @@ def _collect_daemons(running: Iterable[tasks.SpawnedTask[Any]]) -> Iterator[Fami
     daemons: collections.Counter[str] = collections.Counter()
     timers: collections.Counter[str] = collections.Counter()
     for task in running:
-        (daemons if isinstance(task, tasks.DaemonTask) else timers)[task.handler.id] += 1
+        (daemons if isinstance(task, daemon_tasks.DaemonTask) else timers)[task.handler.id] += 1
     yield _gauge(
         'kopf_daemons_running',
         'Daemons that live beside objects.',

@@ -4,20 +4,21 @@ Whether an operator is alive and ready, judged by its streams and by its event l
 
 import pytest
 
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.configs import settings
 from kopf._core.engines.probing import health
 
 NOW = 10_000.0
 LIMITS = health.Limits(silence=70.0, death=900.0, lag=5.0)
-Phase = watching.Phase
+Phase = stream_states.Phase
 
 
 def build_state(phase=Phase.CONNECTED, *, silent=0.0, failing=None, is_listed=True, error=None):
     """A stream that is so many seconds silent or failing by now."""
     failing_since = None if failing is None else NOW - failing
     error = error or (None if failing is None else errors.APIDisconnectedError('boo!'))
-    return watching.StreamState(
+    return stream_states.StreamState(
         phase=phase,
         begun=NOW - silent - 100,
         since=NOW - 1,

@@ -16,9 +16,9 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 import kopf
 from kopf._cogs.aiokits import pulses
-from kopf._cogs.clients import watching
+from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.helpers import meters
-from kopf._core.engines.daemons import tasks
+from kopf._core.engines.daemons import daemon_tasks, timer_tasks
 from kopf._core.engines.indexing import indices
 from kopf._core.engines.probing import metrics
 
@@ -63,20 +63,22 @@ async def sources():
     streams = [
         (
             'pods.v1',
-            watching.StreamState(
-                phase=watching.Phase.CONNECTED, begun=0, fed=95, known={1: 2, 3: 4}
+            stream_states.StreamState(
+                phase=stream_states.Phase.CONNECTED, begun=0, fed=95, known={1: 2, 3: 4}
             ),
         ),
         (
             'pods.v1',
-            watching.StreamState(phase=watching.Phase.WAITING, begun=0, fed=60, known={1: 2}),
+            stream_states.StreamState(
+                phase=stream_states.Phase.WAITING, begun=0, fed=60, known={1: 2}
+            ),
         ),
-        ('nodes.v1', watching.StreamState(phase=watching.Phase.ENDED, begun=0)),
+        ('nodes.v1', stream_states.StreamState(phase=stream_states.Phase.ENDED, begun=0)),
     ]
     daemons = [
-        build_task(tasks.DaemonTask, 'daemon_fn'),
-        build_task(tasks.DaemonTask, 'daemon_fn'),
-        build_task(tasks.TimerTask, 'timer_fn'),
+        build_task(daemon_tasks.DaemonTask, 'daemon_fn'),
+        build_task(daemon_tasks.DaemonTask, 'daemon_fn'),
+        build_task(timer_tasks.TimerTask, 'timer_fn'),
     ]
     return metrics.Sources(
         meter=meter,

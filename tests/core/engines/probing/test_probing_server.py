@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.watching import stream_states
 from kopf._core.engines.probing import endpoints, health
 from kopf._core.engines.probing import server as server_
 
@@ -70,17 +71,17 @@ def examine(**kwargs):
     return lambda: health.Vitals(now=10_000.0, limits=LIMITS, **kwargs)
 
 
-def build_state(phase=watching.Phase.CONNECTED, **kwargs):
-    return watching.StreamState(
+def build_state(phase=stream_states.Phase.CONNECTED, **kwargs):
+    return stream_states.StreamState(
         **{'phase': phase, 'begun': 9990.0, 'fed': 9999.0, 'is_listed': True, **kwargs}
     )
 
 
 FAILING = build_state(
-    watching.Phase.WAITING, failing_since=9900.0, error=errors.APIDisconnectedError('boo!')
+    stream_states.Phase.WAITING, failing_since=9900.0, error=errors.APIDisconnectedError('boo!')
 )
 DEAD = build_state(
-    watching.Phase.WAITING, failing_since=9000.0, error=errors.APIDisconnectedError('boo!')
+    stream_states.Phase.WAITING, failing_since=9000.0, error=errors.APIDisconnectedError('boo!')
 )
 
 

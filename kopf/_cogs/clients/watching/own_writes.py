@@ -1,5 +1,5 @@
 """
-Echoes: our own changes, recognised when they come back in the stream.
+Own writes: our own changes, recognised when they come back in the stream.
 
 Their content is already known from the response to our request, so they are not parsed again: half
 of all events of a busy operator are echoes. In case of any doubt, the event is parsed as usual.
@@ -15,7 +15,7 @@ _MODIFIED = b'{"type":"MODIFIED","object":{'
 _VERSION = b'"resourceVersion":"'
 
 
-class Echoes:
+class OwnWrites:
     """The objects after our own changes, by versions. Belongs to one stream and its event loop."""
 
     def __init__(self) -> None:

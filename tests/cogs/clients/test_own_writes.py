@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cogs.clients import echoes, signals, watching
+from kopf._cogs.clients.watching import own_writes, stream_states, watch_events
 
 
 def build_body(version='5', uid='uid1', name='obj', **fields):
@@ -38,7 +38,7 @@ def known():
 
 @pytest.fixture
 def own(known):
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     own.expect(known)
     return own
 
@@ -75,7 +75,7 @@ def test_own_change_is_recognised_once_and_then_forgotten(own, known):
 def test_own_change_is_recognised_whatever_texts_it_has(spec, is_spec_first):
     body = build_body(spec=spec)
     line = build_line(body if is_spec_first else {'metadata': body['metadata'], **body})
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     own.expect(body)
 
     assert own.recognise(line) is body
@@ -138,7 +138,7 @@ def test_unusual_json_is_left_to_be_read_as_usual(own, known, formatting):
     line = build_line(known, **formatting)
 
     assert own.recognise(line) is None
-    assert signals.classify_line(line).event == {'type': 'MODIFIED', 'object': known}
+    assert watch_events.classify_line(line).event == {'type': 'MODIFIED', 'object': known}
 
 
 @pytest.mark.parametrize(
@@ -171,22 +171,22 @@ def test_garbage_is_not_recognised(own, line):
     ],
 )
 def test_objects_with_no_good_identity_are_not_remembered(changes):
-    own, body = echoes.Echoes(), build_body(**changes)
+    own, body = own_writes.OwnWrites(), build_body(**changes)
     own.expect(body)
 
     assert own.recognise(build_line(body)) is None
 
 
 def test_objects_with_neither_uid_nor_version_are_not_remembered():
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     own.expect({'metadata': {'name': 'obj'}})
 
     assert own.recognise(b'{"type":"MODIFIED","object":{"metadata":{"name":"obj"}}}') is None
 
 
 def test_the_oldest_changes_are_dropped_if_there_are_too_many():
-    own = echoes.Echoes()
-    bodies = [build_body(str(version)) for version in range(echoes.LIMIT + 2)]
+    own = own_writes.OwnWrites()
+    bodies = [build_body(str(version)) for version in range(own_writes.LIMIT + 2)]
     for body in bodies:
         own.expect(body)
 
@@ -196,7 +196,7 @@ def test_the_oldest_changes_are_dropped_if_there_are_too_many():
 
 
 def test_several_changes_are_recognised_in_any_order():
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     bodies = [
         build_body(str(version), uid) for version, uid in [(8, 'uid1'), (9, 'uid2'), (10, 'uid1')]
     ]
@@ -256,7 +256,7 @@ def draw_body(draw):
 
 @given(remembered=st.lists(draw_body(), max_size=3), coming=draw_body(), is_ascii=st.booleans())
 def test_nothing_wrong_is_ever_recognised(remembered, coming, is_ascii):
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     for body in remembered:
         own.expect(body)
 
@@ -273,36 +273,44 @@ def test_nothing_wrong_is_ever_recognised(remembered, coming, is_ascii):
 
 @given(body=draw_body())
 def test_what_is_recognised_is_what_would_be_read(body):
-    own = echoes.Echoes()
+    own = own_writes.OwnWrites()
     own.expect(body)
     line = build_line(body)
 
     recognised = own.recognise(line)
 
     if recognised is not None:
-        assert signals.classify_line(line) == signals.build_change('MODIFIED', recognised)
+        assert watch_events.classify_line(line) == watch_events.build_change('MODIFIED', recognised)
 
 
 @pytest.mark.parametrize(
     'known, is_expected',
     [
         pytest.param(
-            {signals.Key('ns', 'obj'): signals.Seen('uid1', '4')}, True, id='older-version'
+            {watch_events.Key('ns', 'obj'): watch_events.Seen('uid1', '4')},
+            True,
+            id='older-version',
         ),
         pytest.param(
-            {signals.Key('ns', 'obj'): signals.Seen('uid1', '5')}, False, id='same-version'
+            {watch_events.Key('ns', 'obj'): watch_events.Seen('uid1', '5')},
+            False,
+            id='same-version',
         ),
         pytest.param(
-            {signals.Key('ns', 'other'): signals.Seen('uid1', '4')}, False, id='another-name'
+            {watch_events.Key('ns', 'other'): watch_events.Seen('uid1', '4')},
+            False,
+            id='another-name',
         ),
         pytest.param(
-            {signals.Key('', 'obj'): signals.Seen('uid1', '4')}, False, id='another-namespace'
+            {watch_events.Key('', 'obj'): watch_events.Seen('uid1', '4')},
+            False,
+            id='another-namespace',
         ),
         pytest.param({}, False, id='unknown'),
     ],
 )
 def test_stream_expects_only_the_objects_it_knows_in_another_version(known, is_expected):
-    state, body = watching.StreamState(known=known), build_body()
+    state, body = stream_states.StreamState(known=known), build_body()
 
     state.expect(body)
 
@@ -323,9 +331,9 @@ def test_stream_expects_only_the_objects_it_knows_in_another_version(known, is_e
     ],
 )
 def test_only_newer_states_of_existing_objects_are_expected(version, metadata, expected):
-    state, body = watching.StreamState(), build_body(version)
+    state, body = stream_states.StreamState(), build_body(version)
     body['metadata'] |= metadata
-    state.remember(signals.build_change('ADDED', build_body('5')))
+    state.remember(watch_events.build_change('ADDED', build_body('5')))
 
     state.expect(body)
 

@@ -10,11 +10,11 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from kopf._cogs.clients import wires
+from kopf._cogs.clients.http import http11
 
 
 def read(*pieces, is_ended=False):
-    reader = wires.Reader()
+    reader = http11.Reader()
     for piece in pieces:
         reader.feed(piece)
     if is_ended:
@@ -106,7 +106,7 @@ def test_answers_are_read_however_they_are_cut(raw, code, body, is_reusable, pla
 def test_answers_are_read_by_single_bytes_and_are_complete_only_with_the_last_one(
     raw, code, body, is_reusable
 ):
-    reader = wires.Reader()
+    reader = http11.Reader()
     for position in range(len(raw)):
         assert not reader.is_complete
         reader.feed(raw[position : position + 1])
@@ -117,7 +117,7 @@ def test_answers_are_read_by_single_bytes_and_are_complete_only_with_the_last_on
 @pytest.mark.parametrize('raw, code, body, is_reusable', ANSWERS)
 def test_answers_cut_anywhere_are_told_to_be_cut(raw, code, body, is_reusable):
     for length in range(len(raw)):
-        with pytest.raises(wires.CutError):
+        with pytest.raises(http11.CutError):
             read(raw[:length] or b'', is_ended=True)
 
 
@@ -176,11 +176,11 @@ def test_names_of_headers_are_of_one_case_and_values_are_joined():
             b'HTTP/1.1 100 Continue\r\n\r\nHTT8/1.1 200 OK\r\n\r\n', id='not-http-after-continue'
         ),
         pytest.param(HEAD + b'Transfer-Encoding: gzip\r\n\r\n', id='encoding'),
-        pytest.param(HEAD + b'X: ' + b'y' * wires.HEAD_LIMIT, id='endless-head'),
+        pytest.param(HEAD + b'X: ' + b'y' * http11.HEAD_LIMIT, id='endless-head'),
         pytest.param(CHUNKED + b'0x5\r\n', id='size'),
         pytest.param(CHUNKED + b'\r\n', id='no-size'),
         pytest.param(CHUNKED + b'1\r\nab\r\n', id='longer-chunk'),
-        pytest.param(CHUNKED + b'1;' + b'x' * wires.HEAD_LIMIT, id='endless-line'),
+        pytest.param(CHUNKED + b'1;' + b'x' * http11.HEAD_LIMIT, id='endless-line'),
         pytest.param(
             HEAD + b'Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello', id='not-compressed'
         ),
@@ -191,7 +191,7 @@ def test_names_of_headers_are_of_one_case_and_values_are_joined():
     ],
 )
 def test_other_bytes_are_refused(raw):
-    with pytest.raises(wires.WireError):
+    with pytest.raises(http11.WireError):
         read(raw)
 
 
@@ -204,22 +204,22 @@ def zip_zeros(size):
 @pytest.mark.parametrize('size', [100_000, 1_000_000])
 def test_small_bodies_that_become_huge_when_decompressed_are_refused(monkeypatch, size):
     """Before, there were no limits: a megabyte could become a gigabyte."""
-    monkeypatch.setattr(wires, 'BODY_LIMIT', 150_000)
+    monkeypatch.setattr(http11, 'BODY_LIMIT', 150_000)
 
-    with pytest.raises(wires.WireError, match='the body is larger than 150000 bytes'):
+    with pytest.raises(http11.WireError, match='the body is larger than 150000 bytes'):
         read(*zip_zeros(size))
 
 
 def test_bodies_without_compression_have_the_same_limit(monkeypatch):
-    monkeypatch.setattr(wires, 'BODY_LIMIT', 10)
+    monkeypatch.setattr(http11, 'BODY_LIMIT', 10)
 
-    with pytest.raises(wires.WireError):
+    with pytest.raises(http11.WireError):
         read(HEAD + b'Content-Length: 11\r\n\r\n', b'hello world')
 
 
 def test_bodies_that_are_taken_as_they_come_are_unlimited(monkeypatch):
-    monkeypatch.setattr(wires, 'BODY_LIMIT', 1000)
-    reader = wires.Reader()
+    monkeypatch.setattr(http11, 'BODY_LIMIT', 1000)
+    reader = http11.Reader()
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     reader.feed(HEAD + b'Content-Encoding: gzip\r\n\r\n')
     taken = 0
@@ -239,7 +239,7 @@ def test_bodies_that_are_taken_as_they_come_are_unlimited(monkeypatch):
 def test_any_bytes_are_read_or_refused(raw, head):
     try:
         read(head, raw, is_ended=True)
-    except (wires.WireError, wires.CutError):
+    except (http11.WireError, http11.CutError):
         pass
 
 
@@ -275,9 +275,9 @@ def test_deflated_bodies_are_read_too():
     ],
 )
 def test_requests_are_written_with_their_headers_and_bodies(method, body, expected):
-    headers = wires.write_headers({'Host': 'h:1', 'Accept': '*/*'})
+    headers = http11.write_headers({'Host': 'h:1', 'Accept': '*/*'})
 
-    assert wires.write_request(method, '/x?y=z', headers, body) == expected
+    assert http11.write_request(method, '/x?y=z', headers, body) == expected
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_requests_are_written_with_their_headers_and_bodies(method, body, expect
     ],
 )
 def test_only_clean_headers_can_be_sent(value, expected):
-    assert wires.is_clean(value) is expected
+    assert http11.is_clean(value) is expected
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_only_clean_headers_can_be_sent(value, expected):
     ],
 )
 def test_connections_are_reusable_as_their_headers_say(header, expected):
-    reader = wires.Reader()
+    reader = http11.Reader()
     reader.feed(f'HTTP/1.1 200 OK\r\nConnection: {header}\r\nContent-Length: 2\r\n\r\nok'.encode())
 
     assert reader.is_reusable is expected
@@ -316,7 +316,7 @@ def test_connections_are_reusable_as_their_headers_say(header, expected):
 @pytest.mark.parametrize('size', [1, 7, 1000])
 def test_bodies_compressed_in_several_parts_are_read_in_full(size):
     raw = gzip.compress(b'first, ') + gzip.compress(b'second')
-    reader = wires.Reader()
+    reader = http11.Reader()
     reader.feed(
         f'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(raw)}\r\n\r\n'.encode()
     )

@@ -1,5 +1,5 @@
 """
-Calls: requests to the API and its responses, independent of their transport.
+Models: requests to the API and its responses, independent of their transport.
 """
 
 import dataclasses

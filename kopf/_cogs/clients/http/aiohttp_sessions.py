@@ -1,5 +1,5 @@
 """
-Foreign sessions: those of the HTTP library, for everything but direct connections: proxies,
+Sessions of the HTTP library, aiohttp, for everything but direct connections: proxies,
 ready-made sessions.
 
 All network errors are translated to ours, so no other module depends on the HTTP library; it is
@@ -14,7 +14,8 @@ import urllib.parse
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kopf._cogs.clients import calls, errors
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import models
 from kopf._cogs.structs import credentials
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class ForeignChunks:
-    """A response that comes in chunks. The contract is that of `calls.Chunks`."""
+    """A response that comes in chunks. The contract is that of `models.Chunks`."""
 
     def __init__(
-        self, session: 'ForeignSession', call: calls.Call, response: 'aiohttp.ClientResponse'
+        self, session: 'ForeignSession', call: models.Call, response: 'aiohttp.ClientResponse'
     ) -> None:
         self._session, self._call, self._response = session, call, response
         self.code: int = response.status
@@ -45,7 +46,7 @@ class ForeignChunks:
 
 
 class ForeignSession:
-    """A session of the HTTP library. The contract is that of `calls.Session`."""
+    """A session of the HTTP library. The contract is that of `models.Session`."""
 
     def __init__(self, http: 'aiohttp.ClientSession', *, server: str, **options: Any) -> None:
         self.server = server.rstrip('/')
@@ -62,17 +63,17 @@ class ForeignSession:
     def is_closed(self) -> bool:
         return self._is_closing or self._http.closed
 
-    async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
+    async def fetch(self, call: models.Call, timeouts: models.Timeouts) -> models.Answer:
         with self.translated(call):
             async with (
                 self._waiting(call, timeouts.total),
                 await self._send(call, timeouts.connect) as response,
             ):
-                return calls.Answer(response.status, response.headers, await response.read())
+                return models.Answer(response.status, response.headers, await response.read())
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, call: calls.Call, timeouts: calls.Timeouts
+        self, call: models.Call, timeouts: models.Timeouts
     ) -> AsyncIterator[ForeignChunks]:
         with self.translated(call):
             async with self._waiting(call, timeouts.total):
@@ -93,14 +94,14 @@ class ForeignSession:
                 unanswered.cut()
         if self._unanswered:
             await asyncio.wait(
-                [unanswered.end for unanswered in self._unanswered], timeout=calls.CLOSING_TIMEOUT
+                [unanswered.end for unanswered in self._unanswered], timeout=models.CLOSING_TIMEOUT
             )
         for unanswered in self._unanswered:
             unanswered.cut()
         await self._http.close()
 
     @contextlib.contextmanager
-    def translated(self, call: calls.Call) -> Iterator[None]:
+    def translated(self, call: models.Call) -> Iterator[None]:
         """Translate the errors of the HTTP library and of the system to our own errors."""
         import aiohttp
 
@@ -132,7 +133,7 @@ class ForeignSession:
             ) from error
 
     async def _send(
-        self, call: calls.Call, connect_timeout: float | None
+        self, call: models.Call, connect_timeout: float | None
     ) -> 'aiohttp.ClientResponse':
         import aiohttp
 
@@ -150,7 +151,7 @@ class ForeignSession:
             call.method, _encode(f'{self.server}{call.url}'), **options
         )
         url, redirects = self._find_redirect(call, call.url, response), 1
-        while url is not None and redirects < calls.REDIRECTS_LIMIT:
+        while url is not None and redirects < models.REDIRECTS_LIMIT:
             response.release()
             response = await self._http.request(
                 call.method, _encode(f'{self.server}{url}'), **options
@@ -159,16 +160,16 @@ class ForeignSession:
         return response
 
     def _find_redirect(
-        self, call: calls.Call, url: str, response: 'aiohttp.ClientResponse'
+        self, call: models.Call, url: str, response: 'aiohttp.ClientResponse'
     ) -> str | None:
         if response.status < 300:
             return None
-        return calls.find_redirect(
+        return models.find_redirect(
             call, self.server, url, response.status, response.headers.get('Location')
         )
 
     @contextlib.asynccontextmanager
-    async def _waiting(self, call: calls.Call, timeout: float | None) -> AsyncIterator[None]:
+    async def _waiting(self, call: models.Call, timeout: float | None) -> AsyncIterator[None]:
         """Limit a request in time, and let it be cut when the session is closed."""
         async with asyncio.timeout(timeout) as limit:
             unanswered = _Unanswered(call, limit, asyncio.get_running_loop().create_future())
@@ -192,7 +193,7 @@ def _cut(response: 'aiohttp.ClientResponse') -> None:
 class _Unanswered:
     """A request in progress."""
 
-    call: calls.Call
+    call: models.Call
     limit: asyncio.Timeout
     end: asyncio.Future[None]  # done when the request ends in any way
 
@@ -215,7 +216,7 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
             f'The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on '
             f'the way can read them. Use https:// in the address of the server.'
         )
-    own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': calls.USER_AGENT}
+    own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': models.USER_AGENT}
     return ForeignSession(info.aiohttp_session, server=info.server, headers=own)
 
 
@@ -228,7 +229,7 @@ def make_session(
     options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
-        headers={'User-Agent': calls.USER_AGENT},
+        headers={'User-Agent': models.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
     )
     # Not in the session's headers: the library would send these, with the token, to proxies too.
@@ -238,7 +239,7 @@ def make_session(
     )
 
 
-def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
+def translate(error: Exception, call: models.Call) -> errors.APIConnectionError:
     """Translate an error of the HTTP library depending on how far the request went."""
     import aiohttp
 

@@ -8,11 +8,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from kopf._cogs.clients import lines
+from kopf._cogs.clients.http import line_decoder
 
 
 def split(chunks):
-    splitter = lines.Splitter()
+    splitter = line_decoder.LineDecoder()
     return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.finish()
 
 
@@ -31,7 +31,7 @@ def test_chunks_are_cut_to_lines(chunks, expected):
 
 
 def test_rest_is_given_once():
-    splitter = lines.Splitter()
+    splitter = line_decoder.LineDecoder()
     splitter.feed(b'abc')
 
     assert [splitter.finish(), splitter.finish()] == [[b'abc'], []]

@@ -1,12 +1,12 @@
 """
-Lines: a stream of bytes, split by line ends.
+Line decoder: a stream of bytes, split by line ends.
 
 The costs are proportional to the bytes, regardless of the lengths of lines and chunks.
 """
 
 
-class Splitter:
-    """A splitter of chunks into complete lines, without line ends and without blank lines."""
+class LineDecoder:
+    """A decoder of chunks into complete lines, without line ends and without blank lines."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []  # the beginning of an incomplete line

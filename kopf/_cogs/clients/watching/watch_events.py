@@ -1,5 +1,5 @@
 """
-Signals: what the lines and errors of watch-streams mean, and how listings differ from the known
+Watch events: what the lines and errors of watch-streams mean, and how listings differ from the known
 objects.
 
 Decisions only: nothing is requested or remembered here.
@@ -7,7 +7,6 @@ Decisions only: nothing is requested or remembered here.
 
 import dataclasses
 import enum
-import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
@@ -15,12 +14,6 @@ from typing import Any, Literal, NamedTuple, cast
 from kopf._cogs.clients import errors, listing
 from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, references
-
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
-"""Seconds of the first and of the longest delay; each next delay is twice as long."""
-
-JITTER = 0.5
-"""The maximal share of random prolongation, so that many streams of a failed server are spread."""
 
 EventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED']
 """``None`` is for objects that existed before the stream began."""
@@ -134,12 +127,6 @@ def classify_error(error: Exception) -> Trouble:
         case errors.APIError(details={'causes': [*causes]}) if any(map(_is_of_future, causes)):
             return Trouble.EXPIRED
     return Trouble.FAILURE
-
-
-def choose_backoff(failures: int, chance: float) -> float:
-    """Choose a delay after this many failures in a row; ``chance`` is from 0 to 1."""
-    doublings = max(0, min(failures, 16) - 1)
-    return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (1 + JITTER * chance)
 
 
 def build_change(type: EventType, body: Mapping[str, Any]) -> Change:

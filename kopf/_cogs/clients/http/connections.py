@@ -10,7 +10,7 @@ import dataclasses
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
-from kopf._cogs.clients import wires
+from kopf._cogs.clients.http import http11
 
 if TYPE_CHECKING:
     import ssl
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._reader: wires.Reader | None = None
+        self._reader: http11.Reader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._is_streamed = self._is_paused = False
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         """Whether any byte of the response to the last request has been received."""
         return self._reader is not None and self._reader.is_begun
 
-    async def ask(self, request: bytes, deadline: float | None) -> wires.Reader:
+    async def ask(self, request: bytes, deadline: float | None) -> http11.Reader:
         """
         Send a request, and wait for the full response.
 
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
             await self._wait(deadline)
         return reader
 
-    async def ask_for_stream(self, request: bytes, deadline: float | None) -> wires.Reader:
+    async def ask_for_stream(self, request: bytes, deadline: float | None) -> http11.Reader:
         """Send a request, and wait only for the headers of the response; raise as `ask` does."""
         reader = self._send(request, is_streamed=True)
         while not reader.has_head:
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             reader.feed(data)
-        except wires.WireError as error:
+        except http11.WireError as error:
             self.fail(error)
             return
         if self._is_streamed:
@@ -155,11 +155,11 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _send(self, request: bytes, *, is_streamed: bool) -> wires.Reader:
+    def _send(self, request: bytes, *, is_streamed: bool) -> http11.Reader:
         if self._error is not None or self._transport is None:
             raise LostError('the connection is lost') from self._error
         self._is_streamed = is_streamed
-        self._reader = wires.Reader()
+        self._reader = http11.Reader()
         self._transport.write(request)
         return self._reader
 
@@ -172,10 +172,10 @@ class Connection(asyncio.Protocol):
                 raise LostError(str(exc) or type(exc).__name__)
             self._reader.feed_end()
             self._wake()
-        except (LostError, wires.CutError, wires.WireError) as error:
+        except (LostError, http11.CutError, http11.WireError) as error:
             self.fail(error)
 
-    def _hold_back(self, reader: wires.Reader) -> None:
+    def _hold_back(self, reader: http11.Reader) -> None:
         if reader.size > BUFFER_LIMIT and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()

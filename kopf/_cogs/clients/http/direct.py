@@ -1,31 +1,25 @@
 """
-Sessions: connections to the API, shared by the requests with the same credentials.
-
-A session has one pool of connections and one TLS context. It is made of credentials and closed with
-them. Servers that are reached directly get our own sessions; proxies and ready-made sessions are
-left to the HTTP library.
+Direct sessions: our own connections to the API, shared by the requests with the same credentials.
 """
 
 import asyncio
 import contextlib
-import logging
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from kopf._cogs.aiokits import bells, offloads
-from kopf._cogs.clients import calls, connections, environs, errors, foreign, wires
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.http import connections, http11, models
 from kopf._cogs.structs import credentials
-
-logger = logging.getLogger(__name__)
 
 KEEPALIVE = 15.0
 """Seconds to keep an unused connection; not long, as network devices can forget it silently."""
 
-Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Reader]]
+Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[http11.Reader]]
 
 
 class DirectSession:
-    """A session with the server itself. The contract is that of `calls.Session`."""
+    """A session with the server itself. The contract is that of `models.Session`."""
 
     def __init__(
         self, server: str, address: connections.Address, headers: Mapping[str, str]
@@ -35,11 +29,11 @@ class DirectSession:
         self._prefix = parts.path
         self._address = address
         place = parts.netloc if parts.netloc.isascii() else str(address)
-        self._headers = wires.write_headers({'Host': place, **headers})
+        self._headers = http11.write_headers({'Host': place, **headers})
         self._is_closing = False
         self._alive: set[connections.Connection] = set()
         self._idle: list[connections.Connection] = []  # the last used one is the last
-        self._asked: dict[connections.Connection, calls.Call] = {}
+        self._asked: dict[connections.Connection, models.Call] = {}
         self._streams: set[connections.Connection] = set()
         self._connecting: set[asyncio.Timeout] = set()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -52,16 +46,16 @@ class DirectSession:
     def is_closed(self) -> bool:
         return self._is_closing
 
-    async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
+    async def fetch(self, call: models.Call, timeouts: models.Timeouts) -> models.Answer:
         connection, reader = await self._follow(call, connections.Connection.ask, timeouts)
         self._release(connection)
-        return calls.Answer(
+        return models.Answer(
             reader.code, reader.headers if reader.code >= 300 else {}, reader.take()
         )
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, call: calls.Call, timeouts: calls.Timeouts
+        self, call: models.Call, timeouts: models.Timeouts
     ) -> AsyncIterator['DirectChunks']:
         connection, reader = await self._follow(
             call, connections.Connection.ask_for_stream, timeouts
@@ -86,18 +80,18 @@ class DirectSession:
         ]:
             connection.fail(connections.LostError('the session is closed'))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(calls.CLOSING_TIMEOUT):
+            async with asyncio.timeout(models.CLOSING_TIMEOUT):
                 while self._asked:
                     await self._answered.wait()
         for connection in list(self._alive):
             connection.fail(connections.LostError('the session is closed'))
         if self._alive:
             await asyncio.wait(
-                [connection.lost for connection in self._alive], timeout=calls.CLOSING_TIMEOUT
+                [connection.lost for connection in self._alive], timeout=models.CLOSING_TIMEOUT
             )
 
     def translate(
-        self, error: Exception, call: calls.Call, *, is_sent: bool = True
+        self, error: Exception, call: models.Call, *, is_sent: bool = True
     ) -> errors.APIConnectionError:
         """Translate an error of a connection to an error of the request."""
         if self._is_closing:
@@ -110,27 +104,32 @@ class DirectSession:
         match error:
             case TimeoutError():
                 return errors.APITimeoutError(f'{call}: there is no answer in time.')
-            case wires.WireError():
+            case http11.WireError():
                 return errors.APIGarbledError(f'{call}: the answer is wrong: {error}.')
             case _:
                 return errors.APIDisconnectedError(f'{call}: {error}.')
 
     async def _follow(
-        self, call: calls.Call, ask: Ask, timeouts: calls.Timeouts
-    ) -> tuple[connections.Connection, wires.Reader]:
+        self, call: models.Call, ask: Ask, timeouts: models.Timeouts
+    ) -> tuple[connections.Connection, http11.Reader]:
         """Send a request, and follow its redirects; the rest is as in `_exchange`."""
         deadline = _find_deadline(timeouts.total)
         connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
         url, redirects = self._find_redirect(call, call.url, reader), 1
-        while url is not None and redirects < calls.REDIRECTS_LIMIT:
+        while url is not None and redirects < models.REDIRECTS_LIMIT:
             self._release(connection)
             connection, reader = await self._exchange(call, url, ask, timeouts, deadline)
             url, redirects = self._find_redirect(call, url, reader), redirects + 1
         return connection, reader
 
     async def _exchange(
-        self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts, deadline: float | None
-    ) -> tuple[connections.Connection, wires.Reader]:
+        self,
+        call: models.Call,
+        url: str,
+        ask: Ask,
+        timeouts: models.Timeouts,
+        deadline: float | None,
+    ) -> tuple[connections.Connection, http11.Reader]:
         """Send a request, and wait for the response or its head; the caller owns the connection."""
         request = self._write(call, url)
         is_repeated = False
@@ -143,7 +142,12 @@ class DirectSession:
             ]
             try:
                 return connection, await ask(connection, request, min(limits, default=None))
-            except (TimeoutError, connections.LostError, wires.CutError, wires.WireError) as error:
+            except (
+                TimeoutError,
+                connections.LostError,
+                http11.CutError,
+                http11.WireError,
+            ) as error:
                 connection.abort()
                 # The server can close a kept connection before it gets the request; this cannot
                 # happen to new connections.
@@ -163,7 +167,7 @@ class DirectSession:
                 self._answered.ring()
 
     async def _connect(
-        self, call: calls.Call, timeout: float | None, deadline: float | None
+        self, call: models.Call, timeout: float | None, deadline: float | None
     ) -> connections.Connection:
         if self._is_closing:
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
@@ -212,27 +216,27 @@ class DirectSession:
         self._idle = [connection for connection in self._idle if connection.idle_since > since]
         self._sweeping = loop.call_later(KEEPALIVE, self._sweep) if self._idle else None
 
-    def _write(self, call: calls.Call, url: str) -> bytes:
-        headers = f'{self._headers}{wires.write_headers(call.headers)}'
-        return wires.write_request(call.method, f'{self._prefix}{url}', headers, call.body)
+    def _write(self, call: models.Call, url: str) -> bytes:
+        headers = f'{self._headers}{http11.write_headers(call.headers)}'
+        return http11.write_request(call.method, f'{self._prefix}{url}', headers, call.body)
 
-    def _find_redirect(self, call: calls.Call, url: str, reader: wires.Reader) -> str | None:
+    def _find_redirect(self, call: models.Call, url: str, reader: http11.Reader) -> str | None:
         if reader.code < 300:
             return None
-        return calls.find_redirect(
+        return models.find_redirect(
             call, self.server, url, reader.code, reader.headers.get('Location')
         )
 
 
 class DirectChunks:
-    """A response that comes in chunks. The contract is that of `calls.Chunks`."""
+    """A response that comes in chunks. The contract is that of `models.Chunks`."""
 
     def __init__(
         self,
         session: DirectSession,
-        call: calls.Call,
+        call: models.Call,
         connection: connections.Connection,
-        reader: wires.Reader,
+        reader: http11.Reader,
     ) -> None:
         self.code, self.headers = reader.code, reader.headers
         self._session, self._call, self._connection = session, call, connection
@@ -253,68 +257,9 @@ class DirectChunks:
     async def _read(self, deadline: float | None) -> bytes:
         try:
             return await self._connection.read(deadline)
-        except (connections.LostError, wires.CutError, wires.WireError) as error:
+        except (connections.LostError, http11.CutError, http11.WireError) as error:
             raise self._session.translate(error, self._call) from error
 
 
 def _find_deadline(timeout: float | None) -> float | None:
     return None if timeout is None else asyncio.get_running_loop().time() + timeout
-
-
-async def open_session(info: credentials.Credentials) -> calls.Session:
-    """
-    Make a session of the credentials; the caller must close it.
-
-    Nothing is sent to the server yet. Raises `LoginError` if the credentials are unusable. For
-    plain HTTP to another machine, the credentials are left out.
-    """
-    parts = _check_server(info.server)
-    if isinstance(info, credentials.AiohttpSession):
-        return foreign.adopt_session(info)
-    info = environs.resolve(info)
-    if credentials.is_exposed(info) and credentials.has_secrets(info):
-        info = credentials.disarm(info)
-        parts = _check_server(info.server)
-        logger.warning(
-            'The credentials are not sent to %s, as all on the way could read them over plain HTTP. '
-            'Use https:// in the address of the server.',
-            credentials.describe(info),
-        )
-    context = await offloads.read_aside(info.as_ssl_context) if parts.scheme == 'https' else None
-    if info.proxy_url is not None or '@' in parts.netloc:
-        return foreign.make_session(info, context)
-    headers = {'User-Agent': calls.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}
-    if not all(wires.is_clean(value) for value in headers.values()):
-        raise credentials.LoginError(
-            'The credentials cannot be sent in a header: they have line breaks or alike. '
-            'Remove these from the token, the username, or the password.'
-        )
-    host = _encode_host(parts.hostname or '')
-    port = parts.port or (80 if context is None else 443)
-    return DirectSession(
-        info.server, connections.Address(host, port, context, info.tls_server_name), headers
-    )
-
-
-def _check_server(server: str) -> urllib.parse.SplitResult:
-    try:
-        parts = urllib.parse.urlsplit(server)
-        host = _encode_host(parts.hostname or '')
-        is_correct = parts.scheme in ('http', 'https') and bool(host) and parts.port != 0
-    except ValueError:
-        is_correct = False
-    if not is_correct:
-        raise credentials.LoginError(
-            f'The server must be a URL of HTTP or HTTPS, not {credentials.hide_userinfo(server)!r}.'
-        )
-    return parts
-
-
-def _encode_host(host: str) -> str:
-    """Encode the names in other alphabets. Raises `ValueError` for invalid names."""
-    if not host.isascii():
-        # Only for such names: the tables for that take a megabyte.
-        return host.encode('idna').decode('ascii')
-    if not all(0 < len(label) < 64 for label in host.removesuffix('.').split('.')):
-        raise ValueError('there are empty or too long labels')
-    return host

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kopf._cogs.clients import errors, signals
+from kopf._cogs.clients import errors, retries
+from kopf._cogs.clients.watching import watch_events
 from kopf._cogs.structs import references
 
 RESOURCE = references.Resource('kopf.dev', 'v1', 'kopfexamples', kind='KopfExample')
@@ -25,7 +26,7 @@ def build_body(name='a', version='1', uid='', **metadata):
 
 
 def remember(*bodies):
-    return dict(map(signals.identify, bodies))
+    return dict(map(watch_events.identify, bodies))
 
 
 def summarize(changes):
@@ -51,7 +52,7 @@ def summarize(changes):
     ],
 )
 def test_backoffs_are_doubled_up_to_the_limit_and_prolonged_at_random(failures, chance, expected):
-    assert signals.choose_backoff(failures, chance) == pytest.approx(expected)
+    assert retries.choose_backoff(failures, chance) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize('type', ['ADDED', 'MODIFIED'])
@@ -60,7 +61,7 @@ def test_events_are_changes_to_remember(type):
         {'type': type, 'object': build_body(version='5', managedFields=[{'manager': 'x'}])}
     ).encode()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
     assert signal.event == {'type': type, 'object': build_body(version='5')}
     assert (signal.key, signal.seen, signal.version) == (('ns', 'a'), ('uid-a', '5'), '5')
@@ -69,7 +70,7 @@ def test_events_are_changes_to_remember(type):
 def test_deletions_are_changes_to_forget():
     line = json.dumps({'type': 'DELETED', 'object': build_body(version='5')}).encode()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
     assert (signal.key, signal.seen, signal.version) == (('ns', 'a'), None, '5')
 
@@ -87,11 +88,13 @@ def test_deletions_are_changes_to_forget():
 def test_bookmarks_have_versions_if_any(body, version):
     line = json.dumps({'type': 'BOOKMARK', 'object': body}).encode()
 
-    assert signals.classify_line(line) == signals.Bookmark(version)
+    assert watch_events.classify_line(line) == watch_events.Bookmark(version)
 
 
 def test_unknown_types_are_oddities():
-    assert signals.classify_line(b'{"type": "MOVED", "object": {}}') == signals.Oddity('MOVED')
+    assert watch_events.classify_line(b'{"type": "MOVED", "object": {}}') == watch_events.Oddity(
+        'MOVED'
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_errors_are_of_their_codes(code, cls):
         {'type': 'ERROR', 'object': {'kind': 'Status', 'code': code, 'message': 'why'}}
     ).encode()
 
-    signal = signals.classify_line(line)
+    signal = watch_events.classify_line(line)
 
     assert isinstance(signal, cls)
     assert 'why' in str(signal)
@@ -141,7 +144,7 @@ def test_errors_are_of_their_codes(code, cls):
     ids=lambda line: repr(line[:60]),
 )
 def test_nonsense_is_garbled(line):
-    assert isinstance(signals.classify_line(line), errors.APIGarbledError)
+    assert isinstance(watch_events.classify_line(line), errors.APIGarbledError)
 
 
 FUTURE = {
@@ -152,30 +155,30 @@ FUTURE = {
 @pytest.mark.parametrize(
     'error, expected',
     [
-        (errors.build_error(errors.Refusal(410)), signals.Trouble.EXPIRED),
-        (errors.build_error(errors.Refusal(400)), signals.Trouble.EXPIRED),
-        (errors.build_error(errors.Refusal(422)), signals.Trouble.EXPIRED),
-        (errors.build_error(errors.Refusal(504, details=FUTURE)), signals.Trouble.EXPIRED),
+        (errors.build_error(errors.Refusal(410)), watch_events.Trouble.EXPIRED),
+        (errors.build_error(errors.Refusal(400)), watch_events.Trouble.EXPIRED),
+        (errors.build_error(errors.Refusal(422)), watch_events.Trouble.EXPIRED),
+        (errors.build_error(errors.Refusal(504, details=FUTURE)), watch_events.Trouble.EXPIRED),
         (
             errors.build_error(errors.Refusal(504, details={'causes': 'text'})),
-            signals.Trouble.FAILURE,
+            watch_events.Trouble.FAILURE,
         ),
         (
             errors.build_error(errors.Refusal(504, details={'causes': [None]})),
-            signals.Trouble.FAILURE,
+            watch_events.Trouble.FAILURE,
         ),
         *[
-            (errors.build_error(errors.Refusal(code)), signals.Trouble.FAILURE)
+            (errors.build_error(errors.Refusal(code)), watch_events.Trouble.FAILURE)
             for code in (0, 401, 403, 404, 409, 429, 500, 503, 504)
         ],
-        (errors.APISilenceError(''), signals.Trouble.FAILURE),
-        (errors.APIGarbledError(''), signals.Trouble.FAILURE),
-        (OSError(), signals.Trouble.FAILURE),
+        (errors.APISilenceError(''), watch_events.Trouble.FAILURE),
+        (errors.APIGarbledError(''), watch_events.Trouble.FAILURE),
+        (OSError(), watch_events.Trouble.FAILURE),
     ],
     ids=repr,
 )
 def test_errors_are_either_of_versions_or_of_anything_else(error, expected):
-    assert signals.classify_error(error) is expected
+    assert watch_events.classify_error(error) is expected
 
 
 OLD, NEW, OTHER = (
@@ -211,7 +214,7 @@ OLD, NEW, OTHER = (
     ],
 )
 def test_listing_is_compared_with_the_known(known, items, is_initial, expected):
-    changes = signals.compare_listing(
+    changes = watch_events.compare_listing(
         remember(*known), items, is_initial=is_initial, resource=RESOURCE
     )
 
@@ -221,7 +224,7 @@ def test_listing_is_compared_with_the_known(known, items, is_initial, expected):
 def test_vanished_objects_are_deleted_with_minimal_bodies():
     known = remember(build_body('a'), build_body('b'), {'metadata': {'name': 'c', 'uid': 'uid-c'}})
 
-    changes = signals.detect_vanished(known, {signals.Key('ns', 'a')}, RESOURCE)
+    changes = watch_events.detect_vanished(known, {watch_events.Key('ns', 'a')}, RESOURCE)
 
     assert [change.event for change in changes] == [
         {

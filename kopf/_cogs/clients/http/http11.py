@@ -1,5 +1,5 @@
 """
-Wires: how HTTP/1.1 requests are written, and responses are read, in arbitrary chunks of bytes.
+HTTP/1.1: how requests are written, and responses are read, in arbitrary chunks of bytes.
 
 Only bytes in, bytes out: their transport is up to the connections.
 """

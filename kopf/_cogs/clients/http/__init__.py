@@ -1,0 +1,3 @@
+"""
+HTTP: the only stack of HTTP for requests to the API, with connections of our own or of aiohttp.
+"""
