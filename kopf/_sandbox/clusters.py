@@ -22,7 +22,13 @@ from kopf._sandbox.controllers import (
 )
 from kopf._sandbox.meta import builtins, kinds, requests, rest_mapper
 from kopf._sandbox.openapi import builder
-from kopf._sandbox.registry import allocations, conversions, prepare, writer
+from kopf._sandbox.registry import (
+    allocations,
+    conversion_webhooks,
+    conversions,
+    prepare,
+    writer,
+)
 from kopf._sandbox.storage import memory
 
 ADMIN = requests.User('kopf-sandbox-admin', ('system:masters',))
@@ -68,7 +74,10 @@ class Cluster:
             self.authorizer, self.authenticator, self.signer, self._look_up, make_uid
         )
         self.gate = chain.Gate(self.store, self.catalog, make_uid)
-        self.writer = writer.Writer(self.store, self.gate, self.sources, self._guard)
+        self.converter = conversion_webhooks.Converter(self.gate.caller, make_uid)
+        self.writer = writer.Writer(
+            self.store, self.gate, self.converter, self.sources, self._guard
+        )
         self.publisher = builder.Publisher(self.catalog)
         self._controllers = self._make_controllers()
         self._settling: asyncio.Handle | None = None

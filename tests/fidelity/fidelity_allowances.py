@@ -16,6 +16,7 @@ VERSION = 'The sandbox does not pretend to be built by Go, and tells that it is 
 REVIEWS = 'The owners of the fields of reviews are not recorded: reviews are not stored.'
 POSTS = 'Posting to the path of a custom object is refused at once, whatever is posted.'
 CEL = 'The rules in CEL are not evaluated.'
+VERSIONED = 'The owned fields are not converted between the versions by conversion webhooks.'
 PROTOBUF = 'Protobuf is understood, but never answered.'
 
 ALLOWANCES = (
@@ -28,6 +29,7 @@ ALLOWANCES = (
         r'\.body\.(message|details\.causes\[0\]\.message)',
         TEXTS,
     ),
+    Allowance('conversions', '', r'.*\.managedFields.*', VERSIONED),
     Allowance(
         'representations', 'as=Table', r'\.body\.columnDefinitions\[\d+\]\.description', PROSE
     ),

@@ -4,6 +4,7 @@ All the transcripts: each module has those of one topic.
 
 import transcripts_of_absences
 import transcripts_of_builtins
+import transcripts_of_conversions
 import transcripts_of_definitions
 import transcripts_of_deletions
 import transcripts_of_lists
@@ -17,6 +18,7 @@ TRANSCRIPTS = (
     *transcripts_of_definitions.TRANSCRIPTS,
     *transcripts_of_objects.TRANSCRIPTS,
     *transcripts_of_builtins.TRANSCRIPTS,
+    *transcripts_of_conversions.TRANSCRIPTS,
     *transcripts_of_patches.TRANSCRIPTS,
     *transcripts_of_lists.TRANSCRIPTS,
     *transcripts_of_watches.TRANSCRIPTS,

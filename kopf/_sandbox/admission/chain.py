@@ -39,12 +39,12 @@ class Gate:
     ) -> None:
         self._store, self._catalog, self._new_id = store, catalog, new_id
         self.services = webhook_client.Services()
-        self._caller = webhook_client.Caller(self.services)
+        self.caller = webhook_client.Caller(self.services)
         self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
 
     async def close(self) -> None:
         """Close the connections to the webhooks."""
-        await self._caller.close()
+        await self.caller.close()
 
     async def mutate(
         self,
@@ -190,7 +190,7 @@ class Gate:
         try:
             version = admission_review.choose_version(hook)
             review = admission_review.build_review(attempt, resource, self._new_id(), version)
-            raw = await self._caller.ask(hook, review)
+            raw = await self.caller.ask(hook, review)
             return admission_review.parse_answer(raw, review, is_mutating=is_mutating)
         except admission_review.CallError as error:
             if hook.fails_open:

@@ -105,7 +105,7 @@ def parse_configuration(body: _Body) -> tuple[Hook, ...]:
     """Return the webhooks of one configuration, in their order."""
     configuration = _text(_mapping(body.get('metadata')).get('name'))
     return tuple(
-        _parse_hook(item, f'{configuration}/{index}')
+        parse_hook(item, f'{configuration}/{index}')
         for index, item in enumerate(_mappings(body.get('webhooks')))
     )
 
@@ -195,7 +195,8 @@ def labels_in(body: _Body) -> Mapping[str, str]:
     return _mapping(_mapping(body.get('metadata')).get('labels'))
 
 
-def _parse_hook(item: _Body, id: str) -> Hook:
+def parse_hook(item: _Body, id: str) -> Hook:
+    """Return one webhook; ``id`` is unique among all of them."""
     client = _mapping(item.get('clientConfig'))
     timeout = item.get('timeoutSeconds')
     return Hook(
