@@ -7,6 +7,7 @@ import transcripts_of_builtins
 import transcripts_of_conversions
 import transcripts_of_definitions
 import transcripts_of_deletions
+import transcripts_of_expressions
 import transcripts_of_lists
 import transcripts_of_objects
 import transcripts_of_patches
@@ -20,6 +21,7 @@ TRANSCRIPTS = (
     *transcripts_of_builtins.TRANSCRIPTS,
     *transcripts_of_conversions.TRANSCRIPTS,
     *transcripts_of_patches.TRANSCRIPTS,
+    *transcripts_of_expressions.TRANSCRIPTS,
     *transcripts_of_lists.TRANSCRIPTS,
     *transcripts_of_watches.TRANSCRIPTS,
     *transcripts_of_deletions.TRANSCRIPTS,

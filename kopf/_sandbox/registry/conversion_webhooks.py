@@ -161,14 +161,15 @@ def _check_review(answer: Mapping[str, Any], response: Any, review: Mapping[str,
             f'failed: expected response.uid={_quote(review["request"]["uid"])}, '
             f'got {_quote(response.get("uid") or "")}'
         )
-    result = response.get('result')
+    _check_result(response.get('result'))
+
+
+def _check_result(result: Any) -> None:
     result = result if isinstance(result, dict) else {}
-    if result.get('status') != 'Success':
-        why = (
-            result.get('message')
-            or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
-        )
-        raise ConversionError(f'failed: {why}')
+    if result.get('status') == 'Success':
+        return
+    status = f"response.result.status was '{result.get('status') or ''}', not 'Success'"
+    raise ConversionError(f'failed: {result.get("message") or status}')
 
 
 def check_type(converted: Mapping[str, Any], body: Mapping[str, Any], wanted: str) -> None:
