@@ -11,6 +11,7 @@ import transcripts_of_expressions
 import transcripts_of_lists
 import transcripts_of_objects
 import transcripts_of_patches
+import transcripts_of_policies
 import transcripts_of_requests
 import transcripts_of_watches
 import transcripts_of_webhooks
@@ -27,5 +28,6 @@ TRANSCRIPTS = (
     *transcripts_of_deletions.TRANSCRIPTS,
     *transcripts_of_requests.TRANSCRIPTS,
     *transcripts_of_webhooks.TRANSCRIPTS,
+    *transcripts_of_policies.TRANSCRIPTS,
     *transcripts_of_absences.TRANSCRIPTS,
 )

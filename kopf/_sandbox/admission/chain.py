@@ -1,5 +1,5 @@
 """
-The chain: webhooks change or reject objects before they are stored.
+The chain: webhooks and policies change or reject objects before they are stored.
 
 Mutating webhooks are called one after another, in the order of the names of their configurations;
 each sees the changes of the previous ones. Validating webhooks are called concurrently.
@@ -12,7 +12,15 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kopf._sandbox.admission import admission_review, json_patch, matching, webhook_client
+from kopf._sandbox.admission import (
+    admission_review,
+    json_patch,
+    match_conditions,
+    matching,
+    policies,
+    webhook_client,
+)
+from kopf._sandbox.cel import syntax
 from kopf._sandbox.meta import errors, kinds, requests
 from kopf._sandbox.storage import memory
 
@@ -40,6 +48,7 @@ class Gate:
         self._store, self._catalog, self._new_id = store, catalog, new_id
         self.services = webhook_client.Services()
         self.caller = webhook_client.Caller(self.services)
+        self._enforcer = policies.Enforcer(store, catalog)
         self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
 
     async def close(self) -> None:
@@ -81,13 +90,16 @@ class Gate:
         first. Raises the API's error of the first webhook, in their order, that denies the request,
         or fails while its policy is not to ignore failures.
         """
-        if not self._store.shelf(VALIDATING).keys and not self._store.shelf(MUTATING).keys:
+        has_hooks = self._store.shelf(VALIDATING).keys or self._store.shelf(MUTATING).keys
+        if not has_hooks and self._enforcer.is_idle:
             return
         attempt = matching.Attempt(
             request, operation, new, old, build_options(request, operation, options)
         )
         if new is None:
             await self._mutate(attempt)
+        if syntax.is_available():
+            self._enforcer.enforce(attempt)
         matched = [
             (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
         ]
@@ -204,7 +216,20 @@ class Gate:
         return [hook for stored in configurations for hook in self._parse(stored)]
 
     def _match(self, hook: matching.Hook, attempt: matching.Attempt) -> kinds.Resource | None:
-        return matching.match(hook, attempt, self._catalog, self._find_labels)
+        resource = matching.match(hook, attempt, self._catalog, self._find_labels)
+        if resource is None or not hook.conditions or not syntax.is_available():
+            return resource
+        conditions = match_conditions.parse_conditions(hook.conditions)
+        try:
+            is_met = match_conditions.are_met(conditions, policies.build_data(attempt, resource))
+        except match_conditions.ConditionError as error:
+            if hook.fails_open:
+                return None
+            request = attempt.request
+            raise errors.forbidden(
+                request.resource.group, request.resource.plural, attempt.name, str(error)
+            ) from error
+        return resource if is_met else None
 
     def _find_labels(self, namespace: str) -> Mapping[str, str] | None:
         stored = self._store.get(matching.NAMESPACES, '', namespace)

@@ -2,8 +2,7 @@
 Matching: the configured admission webhooks, and which of them apply to a request.
 
 Configurations are validated when they are stored; any field that is malformed nevertheless is
-treated as absent. The ``matchConditions`` are CEL expressions and are not evaluated: such webhooks
-are called for every match.
+treated as absent. The ``matchConditions`` are evaluated by the chain.
 """
 
 import dataclasses
@@ -72,6 +71,7 @@ class Hook:
     fails_open: bool = False
     is_exact: bool = False  # match only the versions in the rules, not the equivalent ones
     is_reinvocable: bool = False
+    conditions: tuple[_Body, ...] = ()  # expressions that must be true
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +111,10 @@ def parse_configuration(body: _Body) -> tuple[Hook, ...]:
 
 
 def list_unsupported(body: _Body) -> list[str]:
-    """Return warnings about features of a configuration that the sandbox does not support."""
+    """Return warnings about what is not evaluated if the library of CEL is not installed."""
     return [
-        f'webhooks[{index}].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
+        f'webhooks[{index}].matchConditions are not evaluated without the library cel-expr-python; '
+        'the webhook is called always'
         for index, item in enumerate(_mappings(body.get('webhooks')))
         if item.get('matchConditions')
     ]
@@ -214,6 +215,7 @@ def parse_hook(item: _Body, id: str) -> Hook:
         fails_open=item.get('failurePolicy') == 'Ignore',
         is_exact=item.get('matchPolicy') == 'Exact',
         is_reinvocable=item.get('reinvocationPolicy') == 'IfNeeded',
+        conditions=tuple(_mappings(item.get('matchConditions'))),
     )
 
 

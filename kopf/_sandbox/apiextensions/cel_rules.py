@@ -39,8 +39,8 @@ def _check_rule(rule: Raw, raw: Raw, path: str, place: Place) -> Problems:
     try:
         compiled = validation_rules.compile_rule(plain, raw, is_root=place.is_root)
     except programs.CompilationError as error:
-        prefix = 'cel expression ' if error.is_mistyped else ''
-        yield _complain(rule, f'{path}.rule', f'{prefix}{error}')
+        why = 'cel expression must evaluate to a bool' if error.given else str(error)
+        yield _complain(rule, f'{path}.rule', why)
         return
     if compiled.is_transition and place.uncorrelatable:
         yield errors.invalid_value(
@@ -60,7 +60,8 @@ def _check_rule(rule: Raw, raw: Raw, path: str, place: Place) -> Problems:
     try:
         validation_rules.compile_rule(rule, raw, is_root=place.is_root)
     except programs.CompilationError as error:
-        yield _complain(rule, f'{path}.messageExpression', f'messageExpression {error}')
+        why = 'must evaluate to a string' if error.given else str(error)
+        yield _complain(rule, f'{path}.messageExpression', f'messageExpression {why}')
 
 
 def is_field(path: str, raw: Raw) -> bool:

@@ -24,9 +24,9 @@ from kopf._sandbox.cel import (
 class CompilationError(Exception):
     """The expression is invalid; the message is that of the API."""
 
-    def __init__(self, message: str, *, is_mistyped: bool = False) -> None:
+    def __init__(self, message: str, *, given: cel_types.Type | None = None) -> None:
         super().__init__(message)
-        self.is_mistyped = is_mistyped
+        self.given = given  # the type of a valid expression that is not of the wanted type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ def compile_program(
     environment: checker.Environment,
     wanted: tuple[cel_types.Type, ...] = (cel_types.BOOL,),
 ) -> Program:
-    """Compile an expression that must be of one of the types; raise `CompilationError`."""
+    """Compile an expression that must be of one of the types, if there are any; raise `CompilationError`."""
     try:
         node = syntax.parse(text)
     except syntax.SyntaxProblem as problem:
@@ -69,14 +69,9 @@ def compile_program(
     kind = examination.check(node)
     if examination.problems:
         raise CompilationError('compilation failed: ' + '\n'.join(examination.problems))
-    if wanted and not any(cel_types.assign(option, kind, {}) for option in wanted):
-        names = [str(option) for option in wanted]
-        raise CompilationError(
-            f'must evaluate to a {names[0]}'
-            if len(names) == 1
-            else f'must evaluate to one of {" or ".join(names)}',
-            is_mistyped=True,
-        )
+    if wanted and kind not in wanted:
+        names = ' or '.join(map(str, wanted))
+        raise CompilationError(f'must evaluate to {names}', given=kind)
     evaluator = interpreter.Interpreter(environment.library, environment.variables).compile(node)
     return Program(text, kind, evaluator, frozenset(_iterate_names(node)))
 

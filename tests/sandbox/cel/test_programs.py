@@ -124,10 +124,10 @@ def test_wrong_expressions_are_refused(text, problem):
 
 
 def test_results_must_be_of_the_wanted_type():
-    with pytest.raises(programs.CompilationError, match='must evaluate to a bool') as caught:
+    with pytest.raises(programs.CompilationError, match='must evaluate to bool') as caught:
         programs.compile_program('1 + 1', build_environment(), (cel_types.BOOL,))
 
-    assert caught.value.is_mistyped
+    assert caught.value.given == cel_types.INT
 
 
 def test_places_of_problems_are_shown():

@@ -39,7 +39,14 @@ def default_mutating(obj: dict[str, Any]) -> None:
 def default_policy(obj: dict[str, Any]) -> None:
     spec = obj.setdefault('spec', {})
     pod_defaults.fill(spec, {'failurePolicy': 'Fail'})
-    constraints = spec.get('matchConstraints')
+    _default_constraints(spec.get('matchConstraints'))
+
+
+def default_binding(obj: dict[str, Any]) -> None:
+    _default_constraints(obj.setdefault('spec', {}).get('matchResources'))
+
+
+def _default_constraints(constraints: dict[str, Any] | None) -> None:
     if constraints is not None:
         pod_defaults.fill(constraints, {'matchPolicy': 'Equivalent'})
         for name in ('namespaceSelector', 'objectSelector'):
@@ -305,5 +312,5 @@ RULES: Final = {
         defaults=default_mutating, validate=_make_validator(mutating=True)
     ),
     (GROUP, 'ValidatingAdmissionPolicy'): _make_rules(defaults=default_policy, initial_status={}),
-    (GROUP, 'ValidatingAdmissionPolicyBinding'): _make_rules(),
+    (GROUP, 'ValidatingAdmissionPolicyBinding'): _make_rules(defaults=default_binding),
 }
