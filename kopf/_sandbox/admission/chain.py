@@ -84,22 +84,21 @@ class Gate:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """
-        Call the validating webhooks for an object to be stored or deleted, concurrently.
+        Evaluate the policies for an object to be stored or deleted; call the validating webhooks,
+        concurrently.
 
         For deletions, ``options`` are the options in the body, and the mutating webhooks are called
         first. Raises the API's error of the first webhook, in their order, that denies the request,
         or fails while its policy is not to ignore failures.
         """
-        has_hooks = self._store.shelf(VALIDATING).keys or self._store.shelf(MUTATING).keys
-        if not has_hooks and self._enforcer.is_idle:
+        if self._is_idle():
             return
         attempt = matching.Attempt(
             request, operation, new, old, build_options(request, operation, options)
         )
         if new is None:
             await self._mutate(attempt)
-        if syntax.is_available():
-            self._enforcer.enforce(attempt)
+        self._enforcer.enforce(attempt)
         matched = [
             (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
         ]
@@ -123,6 +122,10 @@ class Gate:
                 raise outcome
             if outcome is not None and not outcome.allowed:
                 raise admission_review.build_denial(hook, outcome)
+
+    def _is_idle(self) -> bool:
+        hooks = any(self._store.shelf(home).keys for home in (VALIDATING, MUTATING))
+        return not hooks and self._enforcer.is_idle
 
     async def _mutate(self, attempt: matching.Attempt) -> dict[str, Any] | None:
         configured = self._list_hooks(MUTATING, attempt.request)

@@ -112,7 +112,12 @@ def parse_configuration(body: _Body) -> tuple[Hook, ...]:
 
 def list_unsupported(body: _Body) -> list[str]:
     """Return warnings about what is not evaluated if the library of CEL is not installed."""
-    return [
+    unevaluated = (
+        ['policies are not evaluated without the library cel-expr-python']
+        if str(body.get('kind')).startswith('ValidatingAdmissionPolicy')
+        else []
+    )
+    return unevaluated + [
         f'webhooks[{index}].matchConditions are not evaluated without the library cel-expr-python; '
         'the webhook is called always'
         for index, item in enumerate(_mappings(body.get('webhooks')))

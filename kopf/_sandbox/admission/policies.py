@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kopf._sandbox.admission import admission_review, match_conditions, matching
-from kopf._sandbox.cel import cel_types, interpreter, programs, values
+from kopf._sandbox.cel import cel_types, interpreter, programs, syntax, values
 from kopf._sandbox.meta import errors, kinds, selectors
 from kopf._sandbox.storage import memory
 
@@ -38,12 +38,12 @@ class Enforcer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no policies are bound."""
-        return not self._store.shelf(BINDINGS).keys
+        """Whether no policies are bound, or the library of CEL is not installed."""
+        return not self._store.shelf(BINDINGS).keys or not syntax.is_available()
 
     def enforce(self, attempt: matching.Attempt) -> None:
         """Raise the API's error if a policy denies the request; add the warnings to it."""
-        if matching.is_exempt(attempt.request.resource):
+        if self.is_idle or matching.is_exempt(attempt.request.resource):
             return
         policies = {stored.name: stored.load() for stored in self._store.shelf(POLICIES).select('')}
         for stored in self._store.shelf(BINDINGS).select(''):
@@ -86,7 +86,7 @@ class Enforcer:
             {**constraints, 'rules': constraints.get('resourceRules')}, 'policy'
         )
         excluded = matching.parse_hook({'rules': constraints.get('excludeResourceRules')}, '')
-        if any(_is_named(item, attempt) for item in excluded_rules(constraints)):
+        if any(_is_named(item, attempt) for item in _exclude(constraints)):
             resource = attempt.request.resource
             if any(matching.match_rule(rule, attempt, resource) for rule in excluded.rules):
                 return None
@@ -181,7 +181,7 @@ def build_data(attempt: matching.Attempt, resource: kinds.Resource) -> dict[str,
     }
 
 
-def excluded_rules(constraints: _Body) -> Sequence[_Body]:
+def _exclude(constraints: _Body) -> Sequence[_Body]:
     return constraints.get('excludeResourceRules') or ()
 
 
