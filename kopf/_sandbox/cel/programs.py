@@ -7,18 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kopf._sandbox.cel import (
-    cel_types,
-    checker,
-    collections_library,
-    functions,
-    interpreter,
-    kubernetes,
-    operators,
-    syntax,
-    texts,
-    values,
-)
+from kopf._sandbox.cel import cel_types, checker, functions, interpreter, syntax, values
 
 
 class CompilationError(Exception):
@@ -48,7 +37,9 @@ class Program:
 
 @functools.cache
 def load_library() -> functions.Library:
-    """Return all functions of the API."""
+    """Return all functions of the API. They are imported with the first expression."""
+    from kopf._sandbox.cel import collections_library, kubernetes, operators, texts
+
     library = functions.Library()
     for module in (operators, texts, collections_library, kubernetes):
         library.include(module.LIBRARY)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kopf._sandbox.cel import cel_types, operators, values
+from kopf._sandbox.cel import cel_types, values
 
 _ESCAPES: Final = {'__': '__underscores__', '.': '__dot__', '-': '__dash__', '/': '__slash__'}
 _KEYWORDS: Final = re.compile(
@@ -104,6 +104,8 @@ def build_value(value: Any, raw: Raw, *, is_root: bool = False) -> Any:
 
 
 def _build_text(value: str, form: str) -> Any:
+    from kopf._sandbox.cel import operators
+
     try:
         if form == 'duration':
             return operators.parse_duration(value)
