@@ -15,12 +15,10 @@ from typing import Any
 from kopf._sandbox.admission import (
     admission_review,
     json_patch,
-    match_conditions,
     matching,
-    policies,
     webhook_client,
 )
-from kopf._sandbox.cel import syntax
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import errors, kinds, requests
 from kopf._sandbox.storage import memory
 
@@ -48,7 +46,6 @@ class Gate:
         self._store, self._catalog, self._new_id = store, catalog, new_id
         self.services = webhook_client.Services()
         self.caller = webhook_client.Caller(self.services)
-        self._enforcer = policies.Enforcer(store, catalog)
         self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
 
     async def close(self) -> None:
@@ -98,7 +95,7 @@ class Gate:
         )
         if new is None:
             await self._mutate(attempt)
-        self._enforcer.enforce(attempt)
+        self._enforce(attempt)
         matched = [
             (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
         ]
@@ -124,8 +121,15 @@ class Gate:
                 raise admission_review.build_denial(hook, outcome)
 
     def _is_idle(self) -> bool:
-        hooks = any(self._store.shelf(home).keys for home in (VALIDATING, MUTATING))
-        return not hooks and self._enforcer.is_idle
+        homes = (VALIDATING, MUTATING, matching.BINDINGS)
+        return not any(self._store.shelf(home).keys for home in homes)
+
+    def _enforce(self, attempt: matching.Attempt) -> None:
+        """Evaluate the policies. CEL is imported only if there are any."""
+        if self._store.shelf(matching.BINDINGS).keys and availability.is_available():
+            from kopf._sandbox.admission import policies
+
+            policies.Enforcer(self._store, self._catalog).enforce(attempt)
 
     async def _mutate(self, attempt: matching.Attempt) -> dict[str, Any] | None:
         configured = self._list_hooks(MUTATING, attempt.request)
@@ -220,8 +224,10 @@ class Gate:
 
     def _match(self, hook: matching.Hook, attempt: matching.Attempt) -> kinds.Resource | None:
         resource = matching.match(hook, attempt, self._catalog, self._find_labels)
-        if resource is None or not hook.conditions or not syntax.is_available():
+        if resource is None or not hook.conditions or not availability.is_available():
             return resource
+        from kopf._sandbox.admission import match_conditions, policies  # only if there are any
+
         conditions = match_conditions.parse_conditions(hook.conditions)
         try:
             is_met = match_conditions.are_met(conditions, policies.build_data(attempt, resource))

@@ -25,6 +25,7 @@ EXEMPT_KINDS = frozenset(
 """The kinds that are never sent to webhooks: otherwise, broken webhooks could block their fixes."""
 
 DEFAULT_TIMEOUT = 10
+BINDINGS = kinds.Home(GROUP, 'validatingadmissionpolicybindings')
 NAMESPACES = kinds.Home('', 'namespaces')
 
 _Body = Mapping[str, Any]

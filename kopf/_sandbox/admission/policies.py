@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kopf._sandbox.admission import admission_review, match_conditions, matching
-from kopf._sandbox.cel import cel_types, interpreter, programs, syntax, values
+from kopf._sandbox.cel import cel_types, interpreter, programs, values
 from kopf._sandbox.meta import errors, kinds, selectors
 from kopf._sandbox.storage import memory
 
 POLICIES: Final = kinds.Home(matching.GROUP, 'validatingadmissionpolicies')
-BINDINGS: Final = kinds.Home(matching.GROUP, 'validatingadmissionpolicybindings')
 NAMES: Final = ('params', 'namespaceObject', 'variables')
 _CODES: Final = {'Unauthorized': 401, 'Forbidden': 403, 'RequestEntityTooLarge': 413}
 _INVALID: Final = 422
@@ -36,17 +35,12 @@ class Enforcer:
     def __init__(self, store: memory.Storage, catalog: kinds.Catalog) -> None:
         self._store, self._catalog = store, catalog
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no policies are bound, or the library of CEL is not installed."""
-        return not self._store.shelf(BINDINGS).keys or not syntax.is_available()
-
     def enforce(self, attempt: matching.Attempt) -> None:
         """Raise the API's error if a policy denies the request; add the warnings to it."""
-        if self.is_idle or matching.is_exempt(attempt.request.resource):
+        if matching.is_exempt(attempt.request.resource):
             return
         policies = {stored.name: stored.load() for stored in self._store.shelf(POLICIES).select('')}
-        for stored in self._store.shelf(BINDINGS).select(''):
+        for stored in self._store.shelf(matching.BINDINGS).select(''):
             binding = stored.load()
             policy = policies.get(str(_dig(binding, 'spec').get('policyName')))
             if policy is not None:

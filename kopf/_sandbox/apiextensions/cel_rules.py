@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kopf._sandbox.cel import programs, syntax, validation_rules
+from kopf._sandbox.cel import programs, validation_rules
 from kopf._sandbox.meta import errors
 
 Raw = Mapping[str, Any]
@@ -27,9 +27,7 @@ class Place:
 
 def check_expressions(raw: Raw, path: str, place: Place) -> Problems:
     """Yield the problems of the expressions of one node."""
-    if not raw.get(FIELD) or not syntax.is_available():
-        return
-    for index, rule in enumerate(raw[FIELD]):
+    for index, rule in enumerate(raw.get(FIELD) or ()):
         if str(rule.get('rule') or '').strip():
             yield from _check_rule(rule, raw, f'{path}.{FIELD}[{index}]', place)
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kopf._sandbox.apiextensions import cel_rules, jsonschemas, structural
+from kopf._sandbox.apiextensions import jsonschemas, structural
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import errors, schemas
 from kopf._sandbox.schema import pruning, validation
 
@@ -157,8 +158,11 @@ def _check_node(raw: Raw, path: str, context: _Context) -> Problems:
     yield from _check_list_map(raw, path)
     yield from _check_list_keys(raw, path)
     yield from _check_rules(raw.get(_RULES) or (), f'{path}.{_RULES}')
-    place = cel_rules.Place(context.is_root, context.uncorrelatable)
-    yield from cel_rules.check_expressions(raw, path, place)
+    if raw.get(_RULES) and availability.is_available():
+        from kopf._sandbox.apiextensions import cel_rules  # CEL is imported only if there are any
+
+        place = cel_rules.Place(context.is_root, context.uncorrelatable)
+        yield from cel_rules.check_expressions(raw, path, place)
 
 
 def _check_support(raw: Raw, path: str, context: _Context) -> Problems:

@@ -7,7 +7,6 @@ there are no expressions. Here its serialized trees are read.
 
 import dataclasses
 import functools
-import importlib.util
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,6 @@ from typing import Any, Final
 from kopf._sandbox.cel import values
 from kopf._sandbox.codec import wire_format
 
-LIBRARY: Final = 'cel_expr_python'
 _STATUS: Final = re.compile(r'^[A-Z_]+: |\s*\[[A-Z_]+\]$')
 _RESULT: Final = '@result'
 
@@ -89,11 +87,6 @@ class Comprehension(Node):
     condition: Node
     step: Node
     result: Node
-
-
-def is_available() -> bool:
-    """Return whether expressions can be parsed: the library is installed."""
-    return importlib.util.find_spec(LIBRARY) is not None
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import Any
 
 from kopf._sandbox.apiextensions import crds
 from kopf._sandbox.apply import server_side
-from kopf._sandbox.cel import syntax, validation_rules
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import builtins, errors, kinds, metadata, requests, schemas
 from kopf._sandbox.registry import defaulting, deletion, strategies
 from kopf._sandbox.registry.rules import entries
@@ -203,10 +203,12 @@ def _validate_custom(
         problems = validation.validate_status(obj, schema, old)
     else:
         problems = validation.validate(obj, schema, old=before)
-    if not validation.has_cel(schema) or not syntax.is_available():
+    if not validation.has_cel(schema) or not availability.is_available():
         return problems
     if any(problem.reason in validation.BLOCKING for problem in problems):
         return problems
+    from kopf._sandbox.cel import validation_rules  # only if there are rules
+
     findings = validation_rules.validate(obj, schema, old=before)
     request.warnings.extend(str(found.problem) for found in findings if found.is_tolerated)
     return problems + [found.problem for found in findings if not found.is_tolerated]
@@ -369,7 +371,7 @@ def _copy_field(target: dict[str, Any], source: Mapping[str, Any], key: str) -> 
 
 def _warn_of_rules(crd: Mapping[str, Any]) -> list[str]:
     has_rules = '"x-kubernetes-validations"' in json.dumps(crd.get('spec'))
-    return [CEL_WARNING] if has_rules and not syntax.is_available() else []
+    return [CEL_WARNING] if has_rules and not availability.is_available() else []
 
 
 def _show(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kopf._sandbox.admission import chain, matching
 from kopf._sandbox.apply import managed_fields, server_side
-from kopf._sandbox.cel import syntax
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
 from kopf._sandbox.registry import (
     conversion_webhooks,
@@ -289,7 +289,7 @@ class Writer:
 
     def _put(self, request: requests.Request, obj: dict[str, Any]) -> memory.Stored:
         """Store an object in its stored form, unless it is a dry run."""
-        if request.resource.group == matching.GROUP and not syntax.is_available():
+        if request.resource.group == matching.GROUP and not availability.is_available():
             request.warnings.extend(matching.list_unsupported(obj))
         if request.dry_run:
             return memory.build_stored(obj, 0, {})

@@ -5,7 +5,7 @@ Validating admission policies, and the conditions of webhooks.
 import pytest
 
 import kopf.testing
-from kopf._sandbox.cel import syntax
+from kopf._sandbox.cel import availability
 
 CONFIGMAPS = {
     'operations': ['CREATE', 'UPDATE'],
@@ -139,7 +139,7 @@ def test_wrong_policies_are_refused(kopf_sandbox):
 
 
 def test_policies_have_no_effect_without_the_library(kopf_sandbox, monkeypatch):
-    monkeypatch.setattr(syntax, 'LIBRARY', 'absent_library_of_cel')
+    monkeypatch.setattr(availability, 'LIBRARY', 'absent_library_of_cel')
     kopf_sandbox.apply(build_policy(NO_BAD), build_binding())
 
     assert kopf_sandbox.create(build_configmap(bad='x'))

@@ -5,7 +5,7 @@ The validation rules of custom resources: ``x-kubernetes-validations``, evaluate
 import pytest
 
 import kopf.testing
-from kopf._sandbox.cel import syntax
+from kopf._sandbox.cel import availability
 
 SPEC = {
     'type': 'object',
@@ -97,7 +97,7 @@ def test_definitions_with_wrong_rules_are_refused(kopf_sandbox):
 
 
 def test_rules_are_accepted_without_the_library(kopf_sandbox, monkeypatch):
-    monkeypatch.setattr(syntax, 'LIBRARY', 'absent_library_of_cel')
+    monkeypatch.setattr(availability, 'LIBRARY', 'absent_library_of_cel')
 
     kopf_sandbox.apply(build_crd())
     kopf_sandbox.create(build_range(min=5, max=3))

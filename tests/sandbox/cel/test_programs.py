@@ -5,7 +5,7 @@ Expressions: their values, their types, and their errors. The comparison with th
 
 import pytest
 
-from kopf._sandbox.cel import cel_types, checker, programs, schema_values, syntax, values
+from kopf._sandbox.cel import availability, cel_types, checker, programs, schema_values, values
 
 SCHEMA = {
     'type': 'object',
@@ -148,6 +148,6 @@ def test_endless_loops_are_stopped():
 
 
 def test_parsing_needs_the_library(monkeypatch):
-    monkeypatch.setattr(syntax, 'LIBRARY', 'absent_library_of_cel')
+    monkeypatch.setattr(availability, 'LIBRARY', 'absent_library_of_cel')
 
-    assert not syntax.is_available()
+    assert not availability.is_available()
