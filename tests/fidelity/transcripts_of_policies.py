@@ -26,6 +26,7 @@ class Policy:
     def __init__(self, talk: Talk, name: str = 'policy') -> None:
         self._talk = talk
         self.name = f'{talk.namespace}-{name}'
+        self._others: list[str] = []
 
     async def apply(self, spec: dict[str, Any], **binding: Any) -> None:
         """Create them, and wait until they are in effect."""
@@ -46,14 +47,30 @@ class Policy:
         bound = {'policyName': self.name, 'matchResources': scope, **binding}
         await talk.post(BINDINGS, {'metadata': {'name': self.name}, 'spec': bound})
 
+    async def deny_probes(self) -> None:
+        """Bind it once more, to be denied as a sign that it is in effect."""
+        bound = {
+            'policyName': self.name,
+            'validationActions': ['Deny'],
+            'matchResources': {
+                'namespaceSelector': {
+                    'matchLabels': {'kubernetes.io/metadata.name': self._talk.namespace}
+                },
+                'objectSelector': {'matchLabels': {'checked': 'yes'}},
+            },
+        }
+        self._others.append(f'{self.name}-probes')
+        await self._talk.post(BINDINGS, {'metadata': {'name': self._others[0]}, 'spec': bound})
+
     async def wait(self, text: str = 'no probes') -> None:
-        probe = fidelity_samples.build_configmap('probe')
+        probe = fidelity_samples.build_configmap('probe', labels={'checked': 'yes'})
         await self._talk.wait_until_denied(self._talk.core('configmaps'), probe, text)
 
     async def remove(self) -> None:
-        await self._talk.delete(f'{BINDINGS}/{self.name}')
+        for name in (self.name, *self._others):
+            await self._talk.delete(f'{BINDINGS}/{name}')
         await self._talk.delete(f'{POLICIES}/{self.name}')
-        probe = fidelity_samples.build_configmap('probe')
+        probe = fidelity_samples.build_configmap('probe', labels={'checked': 'yes'})
         await self._talk.wait_until_accepted(self._talk.core('configmaps'), probe)
 
 
@@ -134,9 +151,10 @@ async def act(talk: Talk) -> None:
         await policy.apply(
             {'validations': validations, 'failurePolicy': failure}, validationActions=actions
         )
-        if actions != ['Warn']:
-            await policy.wait()
-            await talk.post(configmaps, fidelity_samples.build_configmap(), dryRun='All')
+        if actions == ['Warn']:
+            await policy.deny_probes()
+        await policy.wait()
+        await talk.post(configmaps, fidelity_samples.build_configmap(), dryRun='All')
         await policy.remove()
 
 
@@ -199,6 +217,21 @@ async def refuse(talk: Talk) -> None:
         talk.note(note)
         body = {'metadata': {'name': f'{talk.namespace}-wrong'}, 'spec': {**base, **spec}}
         await talk.post(POLICIES, body, dryRun='All')
+    for note, fields in {
+        'no actions': {'validationActions': []},
+        'two actions': {'validationActions': ['Deny', 'Warn']},
+        'same actions': {'validationActions': ['Deny', 'Deny']},
+        'unknown action': {'validationActions': ['Shout']},
+        'no policy': {'policyName': ''},
+        'bad policy': {'policyName': 'Bad Name'},
+        'empty ref': {'paramRef': {}},
+        'full ref': {'paramRef': {'name': 'x', 'selector': {}, 'parameterNotFoundAction': 'Deny'}},
+        'unclear ref': {'paramRef': {'name': 'x', 'parameterNotFoundAction': 'Shout'}},
+    }.items():
+        talk.note(note)
+        spec = {'policyName': 'absent', 'validationActions': ['Deny'], **fields}
+        body = {'metadata': {'name': f'{talk.namespace}-wrong'}, 'spec': spec}
+        await talk.post(BINDINGS, body, dryRun='All')
 
 
 async def condition(talk: Talk) -> None:

@@ -124,7 +124,7 @@ def _get_item(items: list[Any], index: Any) -> Any:
 
 
 def _get_value(items: Mapping[Any, Any], key: Any) -> Any:
-    if key not in items or isinstance(key, bool) != any(isinstance(k, bool) for k in (key,)):
+    if key not in items:
         raise values.EvaluationError(f'no such key: {key}')
     return items[key]
 
