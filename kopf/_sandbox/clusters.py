@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kopf._sandbox import faults
-from kopf._sandbox.admission import chain
+from kopf._sandbox.admission import chain, webhook_client
 from kopf._sandbox.auth import authn, escalation, rbac, reviews, roles, tokens
 from kopf._sandbox.controllers import (
     crd_finalizer,
@@ -73,8 +73,11 @@ class Cluster:
         self.reviewer = reviews.Reviewer(
             self.authorizer, self.authenticator, self.signer, self._look_up, make_uid
         )
-        self.gate = chain.Gate(self.store, self.catalog, make_uid)
-        self.converter = conversion_webhooks.Converter(self.gate.caller, make_uid)
+        caller = webhook_client.Caller(webhook_client.Services())
+        self.converter = conversion_webhooks.Converter(caller, make_uid)
+        self.gate = chain.Gate(
+            self.store, self.catalog, make_uid, caller=caller, convert=self.converter.convert
+        )
         self.writer = writer.Writer(
             self.store, self.gate, self.converter, self.sources, self._guard
         )

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from kopf._sandbox.admission import (
@@ -24,6 +24,9 @@ from kopf._sandbox.storage import memory
 
 MUTATING = kinds.Home(matching.GROUP, 'mutatingwebhookconfigurations')
 VALIDATING = kinds.Home(matching.GROUP, 'validatingwebhookconfigurations')
+
+Conversion = Callable[[kinds.Resource, dict[str, Any], str], Awaitable[dict[str, Any]]]
+"""Converts an object of a resource to an API version by a webhook."""
 
 _CACHED_CONFIGURATIONS = 256
 _OPTIONS_KINDS = {'CREATE': 'CreateOptions', 'UPDATE': 'UpdateOptions', 'DELETE': 'DeleteOptions'}
@@ -41,16 +44,23 @@ class Gate:
     """
 
     def __init__(
-        self, store: memory.Storage, catalog: kinds.Catalog, new_id: Callable[[], str] = _make_id
+        self,
+        store: memory.Storage,
+        catalog: kinds.Catalog,
+        new_id: Callable[[], str] = _make_id,
+        *,
+        caller: webhook_client.Caller | None = None,
+        convert: Conversion | None = None,
     ) -> None:
         self._store, self._catalog, self._new_id = store, catalog, new_id
-        self.services = webhook_client.Services()
-        self.caller = webhook_client.Caller(self.services)
+        self._caller = caller or webhook_client.Caller(webhook_client.Services())
+        self._convert = convert
+        self.services = self._caller.services
         self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
 
     async def close(self) -> None:
         """Close the connections to the webhooks."""
-        await self.caller.close()
+        await self._caller.close()
 
     async def mutate(
         self,
@@ -160,9 +170,9 @@ class Gate:
             raise admission_review.build_denial(hook, verdict)
         if not verdict.operations:
             return attempt.new
-        return self._apply(hook, resource, attempt, verdict)
+        return await self._apply(hook, resource, attempt, verdict)
 
-    def _apply(
+    async def _apply(
         self,
         hook: matching.Hook,
         resource: kinds.Resource,
@@ -170,7 +180,7 @@ class Gate:
         verdict: admission_review.Verdict,
     ) -> dict[str, Any]:
         source = attempt.request.resource
-        seen = admission_review.convert(attempt.new, source, resource)
+        seen = await self._view(attempt.new, source, resource)
         if seen is None or attempt.new is None:
             raise errors.internal(
                 f'admission webhook "{hook.name}" attempted to modify the object, which is not '
@@ -181,8 +191,18 @@ class Gate:
             raise errors.internal(
                 "couldn't get version/kind; json parse error: the patched object is not an object"
             )
-        changed = admission_review.convert(patched, resource, source) or patched
+        changed = await self._view(patched, resource, source) or patched
         return attempt.new if changed == attempt.new else changed
+
+    async def _view(
+        self, body: dict[str, Any] | None, source: kinds.Resource, target: kinds.Resource
+    ) -> dict[str, Any] | None:
+        """Return an object in another version of its resource: perhaps, by a webhook."""
+        is_plain = self._convert is None or source is target or source.conversion is None
+        if is_plain or body is None or not admission_review.is_of_resource(body, source):
+            return admission_review.convert(body, source, target)
+        assert self._convert is not None, 'it is checked above'
+        return await self._convert(source, body, target.api_version)
 
     async def _validate_once(
         self,
@@ -209,7 +229,11 @@ class Gate:
         try:
             version = admission_review.choose_version(hook)
             review = admission_review.build_review(attempt, resource, self._new_id(), version)
-            raw = await self.caller.ask(hook, review)
+            for field, body in (('object', attempt.new), ('oldObject', attempt.old)):
+                review['request'][field] = await self._view(
+                    body, attempt.request.resource, resource
+                )
+            raw = await self._caller.ask(hook, review)
             return admission_review.parse_answer(raw, review, is_mutating=is_mutating)
         except admission_review.CallError as error:
             if hook.fails_open:

@@ -54,7 +54,7 @@ class Converter:
         for stored in items:
             if again or stored.views is None or resource not in stored.views:
                 original = stored.load()
-                body = await self._convert(resource, original, resource.api_version)
+                body = await self.convert(resource, original, resource.api_version)
                 if 'resourceVersion' in original['metadata']:  # not in dry runs
                     body['metadata']['resourceVersion'] = original['metadata']['resourceVersion']
                 if resource.schema is not None:
@@ -66,12 +66,13 @@ class Converter:
     async def make_storable(self, resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
         """Convert an object of this resource's version to the stored form. May modify the object."""
         if resource.conversion is not None:
-            body = await self._convert(resource, body, resource.stored_api_version)
+            body = await self.convert(resource, body, resource.stored_api_version)
         return conversions.make_storable(resource, body)
 
-    async def _convert(
+    async def convert(
         self, resource: kinds.Resource, body: dict[str, Any], wanted: str
     ) -> dict[str, Any]:
+        """Return an object of a resource in another version; raise the API's errors."""
         own = body['apiVersion']
         if own == wanted or resource.conversion is None:
             return body

@@ -2,7 +2,9 @@
 Conversion webhooks, called for real by all requests in other versions than the storage version.
 """
 
+import base64
 import copy
+import json
 
 import pytest
 
@@ -207,3 +209,41 @@ def test_definitions_without_webhooks_convert_nothing_but_the_version(kopf_sandb
     kopf_sandbox.create(build_box(size=3))
 
     assert kopf_sandbox.get('kopf.dev/v2/boxes', 'one')['spec'] == {}
+
+
+def test_admission_webhooks_get_objects_converted_and_their_patches_are_converted_back(boxes):
+    seen = []
+
+    async def widen(path, review):
+        seen.append(review['request']['object'])
+        patch = [{'op': 'replace', 'path': '/spec/size', 'value': 7}]
+        response = {
+            'uid': review['request']['uid'],
+            'allowed': True,
+            'patchType': 'JSONPatch',
+            'patch': base64.b64encode(json.dumps(patch).encode()).decode(),
+        }
+        return {**review, 'response': response}
+
+    boxes.add_service('default', 'widener', widen)
+    rule = {'operations': ['CREATE'], 'apiGroups': ['kopf.dev'], 'apiVersions': ['v1']}
+    hook = {
+        'name': 'widener.kopf.dev',
+        'sideEffects': 'None',
+        'admissionReviewVersions': ['v1'],
+        'clientConfig': {'service': {'namespace': 'default', 'name': 'widener'}},
+        'rules': [{**rule, 'resources': ['boxes']}],
+    }
+    boxes.apply(
+        {
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'MutatingWebhookConfiguration',
+            'metadata': {'name': 'widener'},
+            'webhooks': [hook],
+        }
+    )
+
+    made = boxes.create(build_box('v2', width=3))
+
+    assert [(body['apiVersion'], body['spec']) for body in seen] == [('kopf.dev/v1', {'size': 3})]
+    assert (made['apiVersion'], made['spec']) == ('kopf.dev/v2', {'width': 7})
