@@ -1,0 +1,138 @@
+"""
+What types accept: the same values in Python, on the sandbox, and on a real API server.
+"""
+
+import functools
+import json
+
+import pytest
+from constructs import CONSTRUCTS, MODELS, REQUIRED, Model, make_class
+
+import kopf
+from kopf._cogs.codecs import conversions
+from kopf.testing import ApiError, Sandbox
+
+GROUP = 'constructs.kopf.dev'
+
+
+@functools.cache
+def make_resource():
+    @kopf.crd(f'{GROUP}/v1', kind='Construct')
+    class Construct:
+        spec: make_class(CONSTRUCTS)
+
+    return Construct
+
+
+@functools.cache
+def make_modelled():
+    @kopf.crd(f'{GROUP}/v1', kind='Modelled')
+    class Modelled:
+        spec: Model
+
+    return Modelled
+
+
+def load(cls, raw):
+    return conversions.get_object_codec(cls).load(raw)
+
+
+class SandboxServer:
+    def __init__(self, sandbox):
+        self.sandbox = sandbox
+
+    def create(self, body):
+        try:
+            return self.sandbox.create(body)
+        except ApiError as error:
+            assert error.code == 422, error
+            return None
+
+
+@pytest.fixture(scope='module')
+def sandbox_server():
+    classes = [make_resource(), make_modelled()]
+    with Sandbox(apply=[cls.__kopf_manifest__() for cls in classes]) as sandbox:
+        yield SandboxServer(sandbox)
+
+
+def build(kind, spec):
+    return {
+        'apiVersion': f'{GROUP}/v1',
+        'kind': kind,
+        'metadata': {'generateName': 'x-', 'namespace': 'default'},
+        'spec': spec,
+    }
+
+
+def list_cases(kind):
+    return [
+        pytest.param(construct, value, id=f'{construct.id}-{json.dumps(value)}')
+        for construct in CONSTRUCTS
+        for value in getattr(construct, kind)
+    ]
+
+
+@pytest.mark.guarantee('TYP-001', 'TYP-002')
+@pytest.mark.parametrize('construct, value', list_cases('good'))
+def test_fitting_values_are_accepted_everywhere_and_survive_the_round_trip(
+    sandbox_server, construct, value
+):
+    body = build('Construct', {construct.id: {'value': value}})
+
+    stored = sandbox_server.create(body)
+    loaded = load(make_resource(), stored)
+
+    assert loaded == load(make_resource(), body)
+    dumped = conversions.dump(loaded)['spec'][construct.id]
+    assert load(make_resource(), {'spec': {construct.id: dumped}}) == loaded
+
+
+@pytest.mark.guarantee('TYP-001')
+@pytest.mark.parametrize('construct, value', list_cases('bad'))
+def test_unfitting_values_are_refused_everywhere(sandbox_server, construct, value):
+    body = build('Construct', {construct.id: {'value': value}})
+
+    assert sandbox_server.create(body) is None
+    with pytest.raises(conversions.MisfitError, match=rf'^spec\.{construct.id}\.value'):
+        load(make_resource(), body)
+
+
+@pytest.mark.guarantee('TYP-001')
+@pytest.mark.parametrize('construct, value', list_cases('only_server'))
+def test_some_values_are_refused_only_by_servers(sandbox_server, construct, value):
+    body = build('Construct', {construct.id: {'value': value}})
+
+    assert sandbox_server.create(body) is None
+    load(make_resource(), body)
+
+
+@pytest.mark.guarantee('TYP-002')
+@pytest.mark.parametrize(
+    'construct',
+    [pytest.param(construct, id=construct.id) for construct in CONSTRUCTS],
+)
+def test_defaults_are_the_same_in_python_and_on_servers(sandbox_server, construct):
+    body = build('Construct', {construct.id: {}})
+    stored = sandbox_server.create(body)
+
+    if construct.default is REQUIRED:
+        assert stored is None
+        with pytest.raises(conversions.MisfitError, match='value'):
+            load(make_resource(), body)
+    else:
+        expected = getattr(load(make_resource(), body).spec, construct.id).value
+        assert getattr(load(make_resource(), stored).spec, construct.id).value == expected
+        assert expected == construct.default
+
+
+@pytest.mark.guarantee('TYP-001', 'TYP-002')
+@pytest.mark.parametrize('construct', [pytest.param(item, id=item.id) for item in MODELS])
+def test_models_of_pydantic_accept_the_same_as_servers(sandbox_server, construct):
+    for value in construct.good:
+        stored = sandbox_server.create(build('Modelled', value))
+        assert load(make_modelled(), stored) == load(make_modelled(), {'spec': value})
+    for value in construct.bad:
+        assert sandbox_server.create(build('Modelled', value)) is None
+        with pytest.raises(conversions.MisfitError, match=r'^spec'):
+            load(make_modelled(), {'spec': value})

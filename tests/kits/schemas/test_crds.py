@@ -1,0 +1,253 @@
+"""
+Definitions of custom resources made from classes.
+"""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import pydantic
+import pytest
+
+import kopf
+from kopf._cogs.codecs import conversions
+from kopf.testing import Sandbox
+
+
+@dataclasses.dataclass
+class Backup:
+    """
+    How the database is
+    saved.
+    """
+
+    schedule: Annotated[str, kopf.Schema(pattern=r'^\S+( \S+){4}$')]
+    keep_days: Annotated[int, kopf.Schema(ge=1, le=100)] = 7
+    """How long backups are kept."""
+
+
+@dataclasses.dataclass
+@kopf.rule('self.replicas <= 1 || self.engine == "postgres"', 'Only postgres has replicas.')
+@kopf.rule('self.replicas < 100', reason='FieldValueInvalid')
+class DatabaseSpec:
+    engine: Annotated[Literal['postgres', 'mysql'], kopf.Immutable]
+    replicas: Annotated[int, kopf.Schema(ge=0), kopf.Column('Replicas')] = 1
+    backup: Backup | None = None
+
+
+@dataclasses.dataclass
+class DatabaseStatus:
+    phase: Annotated[str | None, kopf.Column('Phase', priority=1)] = None
+    replicas: int | None = None
+
+
+def declare(**options):
+    @kopf.crd('typed.kopf.dev/v1', plural='databases', **options)
+    class Database:
+        """A database."""
+
+        spec: DatabaseSpec
+        status: DatabaseStatus | None = None
+
+    return Database
+
+
+def get_version(cls):
+    return cls.__kopf_manifest__()['spec']['versions'][0]
+
+
+def get_schema(cls):
+    return get_version(cls)['schema']['openAPIV3Schema']
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_definition_has_the_names_and_the_scope():
+    crd = declare(
+        singular='db', short_names=['dbs'], categories=['all'], scope='Cluster'
+    ).__kopf_manifest__()
+
+    assert crd['metadata']['name'] == 'databases.typed.kopf.dev'
+    assert crd['spec']['scope'] == 'Cluster'
+    assert crd['spec']['names'] == {
+        'kind': 'Database',
+        'listKind': 'DatabaseList',
+        'plural': 'databases',
+        'singular': 'db',
+        'shortNames': ['dbs'],
+        'categories': ['all'],
+    }
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_definition_has_columns_and_subresources():
+    version = get_version(
+        declare(selectable=['spec.engine'], scale=('spec.replicas', 'status.replicas'))
+    )
+
+    assert version['additionalPrinterColumns'] == [
+        {'type': 'integer', 'name': 'Replicas', 'priority': 0, 'jsonPath': '.spec.replicas'},
+        {'type': 'string', 'name': 'Phase', 'priority': 1, 'jsonPath': '.status.phase'},
+        {'name': 'Age', 'type': 'date', 'jsonPath': '.metadata.creationTimestamp'},
+    ]
+    assert version['selectableFields'] == [{'jsonPath': '.spec.engine'}]
+    assert version['subresources'] == {
+        'status': {},
+        'scale': {'specReplicasPath': '.spec.replicas', 'statusReplicasPath': '.status.replicas'},
+    }
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_definition_has_descriptions_rules_and_names_of_the_api():
+    schema = get_schema(declare())
+    spec = schema['properties']['spec']
+
+    assert schema['description'] == 'A database.'
+    assert schema['required'] == ['spec']
+    assert spec['properties']['backup']['description'] == 'How the database is saved.'
+    assert spec['properties']['backup']['properties']['keepDays'] == {
+        'type': 'integer',
+        'minimum': 1,
+        'maximum': 100,
+        'default': 7,
+        'description': 'How long backups are kept.',
+    }
+    assert [rule['rule'] for rule in spec['x-kubernetes-validations']] == [
+        'self.replicas <= 1 || self.engine == "postgres"',
+        'self.replicas < 100',
+    ]
+    assert spec['properties']['engine']['x-kubernetes-validations'][0]['rule'] == 'self == oldSelf'
+
+
+@pytest.mark.guarantee('TYP-006')
+def test_definition_is_established_by_the_sandbox():
+    crd = declare(selectable=['spec.engine'], short_names=['db']).__kopf_manifest__()
+
+    with Sandbox(apply=[crd]) as sandbox:
+        stored = sandbox.get('customresourcedefinitions', 'databases.typed.kopf.dev')
+
+    conditions = {item['type']: item['status'] for item in stored['status']['conditions']}
+    assert conditions['Established'] == 'True'
+    assert 'NonStructuralSchema' not in conditions
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_definition_is_the_same_each_time():
+    assert declare().__kopf_manifest__() == declare().__kopf_manifest__()
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_names_stay_as_they_are_if_requested():
+    spec = get_schema(_declare_unnamed())['properties']['spec']
+
+    assert list(spec['properties']) == ['min_size']
+
+
+def _declare_unnamed():
+    @dataclasses.dataclass
+    class Spec:
+        min_size: int = 1
+
+    @kopf.crd('typed.kopf.dev/v1', naming='none')
+    class Sized:
+        spec: Spec
+
+    return Sized
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_models_of_pydantic_are_described_with_their_rules():
+    @kopf.rule('self.size > 0')
+    class Spec(pydantic.BaseModel):
+        """What is wanted."""
+
+        size: Annotated[int, kopf.Column('Size')] = 1
+
+    @kopf.crd('typed.kopf.dev/v1')
+    class Modelled(pydantic.BaseModel):
+        spec: Spec
+
+    version = get_version(Modelled)
+    spec = version['schema']['openAPIV3Schema']['properties']['spec']
+    assert spec['description'] == 'What is wanted.'
+    assert spec['x-kubernetes-validations'] == [{'rule': 'self.size > 0'}]
+    assert version['additionalPrinterColumns'][0]['jsonPath'] == '.spec.size'
+    loaded = conversions.get_object_codec(Modelled).load({'spec': {'size': 3}})
+    assert loaded == Modelled(spec=Spec(size=3))
+
+
+@pytest.mark.guarantee('TYP-007')
+def test_classes_of_one_kind_are_its_versions():
+    @kopf.crd('versions.kopf.dev/v1alpha1', kind='Database', storage=False, deprecated='Use v1.')
+    class DatabaseV1Alpha1:
+        spec: Backup
+
+    @kopf.crd('versions.kopf.dev/v1')
+    class Database:
+        spec: DatabaseSpec
+
+    versions = Database.__kopf_manifest__()['spec']['versions']
+    shown = [(item['name'], item['served'], item['storage']) for item in versions]
+    assert shown == [('v1', True, True), ('v1alpha1', True, False)]
+    assert versions[1]['deprecationWarning'] == 'Use v1.'
+    assert DatabaseV1Alpha1.__kopf_manifest__() == Database.__kopf_manifest__()
+
+
+@pytest.mark.guarantee('TYP-007')
+def test_two_stored_versions_are_refused():
+    @kopf.crd('conflicts.kopf.dev/v1', kind='Thing')
+    class ThingV1:
+        spec: Backup
+
+    @kopf.crd('conflicts.kopf.dev/v2', kind='Thing')
+    class ThingV2:
+        spec: Backup
+
+    with pytest.raises(TypeError, match=r'exactly one version is stored.*storage=False'):
+        ThingV2.__kopf_manifest__()
+    assert ThingV1 is not None
+
+
+@pytest.mark.guarantee('TYP-004')
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        pytest.param({'scope': 'Global'}, "scope= is 'Namespaced' or 'Cluster'", id='scope'),
+        pytest.param({'naming': 'kebab'}, 'naming= is', id='naming'),
+        pytest.param({'short_names': 'db'}, 'short_names= is a list', id='text'),
+        pytest.param({'scale': ['spec.replicas']}, 'scale= has the paths', id='scale'),
+        pytest.param({'selectable': ['spec.absent']}, "no field 'spec.absent'", id='selectable'),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        declare(**options)
+
+
+@pytest.mark.guarantee('TYP-004')
+@pytest.mark.parametrize('api_version', ['v1', 'example.com', 'example/v1', 'example.com/1', ''])
+def test_group_and_version_are_needed(api_version):
+    with pytest.raises(TypeError, match=r'as in example\.com/v1'):
+        kopf.crd(api_version)
+
+
+@pytest.mark.guarantee('TYP-004')
+def test_class_without_fields_is_refused():
+    with pytest.raises(TypeError, match='Empty has no fields'):
+
+        @kopf.crd('typed.kopf.dev/v1')
+        class Empty:
+            pass
+
+
+@kopf.crd('later.kopf.dev/v1')
+class Early:
+    spec: 'Below'
+
+
+@dataclasses.dataclass
+class Below:
+    size: int = 1
+
+
+@pytest.mark.guarantee('TYP-005')
+def test_classes_can_be_defined_below():
+    assert list(get_schema(Early)['properties']['spec']['properties']) == ['size']
