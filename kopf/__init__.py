@@ -13,6 +13,7 @@ from kopf._cogs.helpers import versions as _versions
 
 if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
+    from kopf._cogs.codecs.conversions import to_patch
     from kopf._cogs.codecs.markers import Column, Immutable, Rule, Schema, rule
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
+    'kopf._cogs.codecs.conversions': 'to_patch',
     'kopf._cogs.codecs.markers': 'Column Immutable Rule Schema rule',
     'kopf._cogs.configs.diffbase': (
         'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
@@ -288,6 +290,7 @@ __all__ = [
     'spawn_tasks',
     'subhandler',
     'timer',
+    'to_patch',
     'warn',
 ]
 

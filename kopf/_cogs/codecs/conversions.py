@@ -167,6 +167,16 @@ def get_object_codec(cls: type) -> ObjectCodec:
     return ObjectCodec(cls, find_naming(cls))
 
 
+def to_patch(value: Any, cls: Any = None) -> Any:
+    """
+    Return a value of a class as it is in patches: with the names of the API, and with simple types.
+
+    Fields that are ``None`` are removed from objects by such patches. For dicts with types, the
+    class must be given.
+    """
+    return dump(value) if cls is None else get_codec(cls).dump(value)
+
+
 def dump(value: Any) -> Any:
     """Return a JSON-like value of an instance of a class; plain values are returned as they are."""
     cls: Any = type(value)

@@ -98,7 +98,7 @@ class _Call:
     @property
     def denial(self) -> Exception | None:
         """The error that denies the request, if any: a decision, or a failure unless ignored."""
-        if self.error is None:
+        if self.error is None or isinstance(self.error, failures.InvalidObjectError):
             return None
         failure = None if self.handler.ignore_failures else self.error
         return admission_review.find_decision(self.error) or failure
