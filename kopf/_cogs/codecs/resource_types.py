@@ -2,15 +2,20 @@
 Resource types: the classes that stand for kinds of resources, and how the kinds are declared.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 ATTRIBUTE: Final = '__kopf_declaration__'
 """Where a class has its declaration."""
 
 Naming = Literal['camel', 'none']
 """How the names of fields in Python become those in the API: ``min_size`` is ``minSize`` or itself."""
+
+
+_declared: dict[tuple[str, str], type] = {}
+"""All declared classes by the names of their CRDs and by their versions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +35,6 @@ class Declaration:
     deprecated: str | bool = False
     selectable: Sequence[str] = ()
     scale: Sequence[str] = ()
-    columns: Sequence[Mapping[str, Any]] = ()
     naming: Naming = 'camel'
 
     @property
@@ -47,6 +51,36 @@ def find_declaration(cls: object) -> Declaration | None:
     """Return how the class is declared; its bases do not count."""
     found = vars(cls).get(ATTRIBUTE) if isinstance(cls, type) else None
     return found if isinstance(found, Declaration) else None
+
+
+def register(cls: type, declaration: Declaration) -> None:
+    """Remember the class; a later class for the same version of the same kind replaces it."""
+    _declared[declaration.name, declaration.version] = cls
+
+
+def list_classes(name: str) -> list[type]:
+    """List the classes of all versions of one kind, by the name of its CRD."""
+    return [cls for (declared, _), cls in _declared.items() if declared == name]
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[list[str]]:
+    """
+    Collect the names of the CRDs whose classes are declared in the block; all are known at its end.
+
+    Versions that were declared before the block are not those of these kinds.
+    """
+    before = dict(_declared)
+    _declared.clear()
+    names: list[str] = []
+    try:
+        yield names
+    finally:
+        names += dict.fromkeys(name for name, _ in _declared)
+        after = dict(_declared)
+        _declared.clear()
+        _declared.update({key: cls for key, cls in before.items() if key[0] not in names})
+        _declared.update(after)
 
 
 def make_camel(name: str) -> str:

@@ -130,6 +130,16 @@ def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
         directory.remove()
 
 
+def install(names: Sequence[str], sandbox: sandboxes.Sandbox) -> None:
+    """Apply the definitions of the resources that are declared as classes."""
+    from kopf._kits.schemas import crds
+
+    try:
+        sandbox.apply([crds.build_crd(name) for name in names])
+    except FAILURES as e:
+        raise sandbox_command.Failure(e) from e
+
+
 def greet(sandbox: sandboxes.Sandbox) -> None:
     """Show the user how to reach the sandbox, and what to look at there."""
     path = shlex.quote(str(sandbox.kubeconfig))

@@ -26,20 +26,14 @@ MANIFEST: Final = '__kopf_manifest__'
 """The attribute of the classes with a function that returns the definition; sandboxes call it."""
 
 _META_FIELDS: Final = {
-    'apiVersion': {
-        'type': 'string',
-        'description': 'The group and the version of the resource.',
-    },
-    'kind': {'type': 'string', 'description': 'The kind of the resource.'},
+    'apiVersion': {'type': 'string'},
+    'kind': {'type': 'string'},
     'metadata': {'type': 'object'},
 }
 _AGE: Final = {'name': 'Age', 'type': 'date', 'jsonPath': '.metadata.creationTimestamp'}
 _COLUMN_TYPES: Final = ('string', 'integer', 'number', 'boolean')
 _SCALE_FIELDS: Final = ('specReplicasPath', 'statusReplicasPath', 'labelSelectorPath')
 _VERSION: Final = re.compile(r'v([0-9]+)(?:(alpha|beta)([0-9]+))?')
-
-_declared: dict[tuple[str, str], type] = {}
-"""All declared classes by the names of their CRDs and by their versions."""
 
 
 class CRDError(TypeError):
@@ -102,7 +96,7 @@ def crd(  # noqa: PLR0913  # there are as many arguments as there are options
             build_version(own)
         except NameError:
             pass  # refers to classes that are defined below
-        _declared[declaration.name, version] = own
+        resource_types.register(own, declaration)
         return typing.cast(_Class, own)
 
     return decorate
@@ -127,14 +121,9 @@ def _check_options(
         )
 
 
-def list_names() -> list[str]:
-    """List the names of all declared CRDs, in the order of their declarations."""
-    return list(dict.fromkeys(name for name, _ in _declared))
-
-
 def list_versions(name: str) -> list[type]:
     """List the classes of one kind, from the newest version to the oldest one."""
-    classes = [cls for (declared, _), cls in _declared.items() if declared == name]
+    classes = resource_types.list_classes(name)
     return sorted(classes, key=lambda cls: _rank(_get(cls).version), reverse=True)
 
 

@@ -251,3 +251,12 @@ class Below:
 @pytest.mark.guarantee('TYP-005')
 def test_classes_can_be_defined_below():
     assert list(get_schema(Early)['properties']['spec']['properties']) == ['size']
+
+
+@pytest.mark.guarantee('TYP-015')
+def test_sandboxes_take_classes():
+    with Sandbox(apply=[declare()]) as sandbox:
+        sandbox.apply(_declare_unnamed())
+        names = {body['metadata']['name'] for body in sandbox.list('customresourcedefinitions')}
+
+    assert names == {'databases.typed.kopf.dev', 'sizeds.typed.kopf.dev'}
