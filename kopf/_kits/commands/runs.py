@@ -165,10 +165,11 @@ def run(
             from kopf._kits.commands import sandboxing
 
             bodies = sandboxing.read_manifests(sources)
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(bodies, kubeconfig))
+            first = sandboxing.select_early(bodies) if is_installing else bodies
+            sandbox = stack.enter_context(sandboxing.serve_sandbox(first, kubeconfig))
             definitions = load(paths, modules)
             if is_installing:
-                sandboxing.install(definitions, sandbox)
+                sandboxing.install(definitions, bodies, sandbox)
             if not click.get_current_context().params['quiet']:
                 sandboxing.greet(sandbox)
             controls = stack.enter_context(

@@ -4,7 +4,9 @@ What types accept: the same values in Python, on the sandbox, and on a real API 
 
 import functools
 import json
+import time
 
+import kubernetes
 import pytest
 from constructs import CONSTRUCTS, MODELS, REQUIRED, Model, make_class
 
@@ -49,11 +51,69 @@ class SandboxServer:
             return None
 
 
+class ClusterServer:
+    """A real API server."""
+
+    DEFINITIONS = ('apiextensions.k8s.io', 'v1', 'customresourcedefinitions')
+
+    def __init__(self, kubeconfig):
+        client = kubernetes.config.new_client_from_config(str(kubeconfig))
+        self.api = kubernetes.client.CustomObjectsApi(client)
+
+    def define(self, crd):
+        self.api.create_cluster_custom_object(*self.DEFINITIONS, crd)
+        deadline = time.monotonic() + 60
+        while not self._is_served(crd):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def _is_served(self, crd):
+        key = (crd['spec']['group'], crd['spec']['versions'][0]['name'])
+        try:
+            self.api.list_cluster_custom_object(*key, crd['spec']['names']['plural'])
+        except kubernetes.client.ApiException as error:
+            assert error.status == 404, error
+            return False
+        return True
+
+    def undefine(self, crd):
+        self.api.delete_cluster_custom_object(*self.DEFINITIONS, crd['metadata']['name'])
+
+    def create(self, body):
+        group, _, version = body['apiVersion'].partition('/')
+        plural = f'{body["kind"].lower()}s'
+        try:
+            return self.api.create_namespaced_custom_object(group, version, 'default', plural, body)
+        except kubernetes.client.ApiException as error:
+            assert error.status == 422, error
+            return None
+
+
 @pytest.fixture(scope='module')
 def sandbox_server():
-    classes = [make_resource(), make_modelled()]
-    with Sandbox(apply=[cls.__kopf_manifest__() for cls in classes]) as sandbox:
+    with Sandbox(apply=[make_resource(), make_modelled()]) as sandbox:
         yield SandboxServer(sandbox)
+
+
+@pytest.fixture(scope='module')
+def cluster_server(controlplane):
+    server = ClusterServer(controlplane.kubeconfig)
+    definitions = [make_resource().__kopf_manifest__(), make_modelled().__kopf_manifest__()]
+    for definition in definitions:
+        server.define(definition)
+    yield server
+    for definition in definitions:
+        server.undefine(definition)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param('sandbox_server', id='sandbox'),
+        pytest.param('cluster_server', id='controlplane', marks=pytest.mark.controlplane),
+    ]
+)
+def server(request):
+    return request.getfixturevalue(request.param)
 
 
 def build(kind, spec):
@@ -76,11 +136,11 @@ def list_cases(kind):
 @pytest.mark.guarantee('TYP-001', 'TYP-002')
 @pytest.mark.parametrize('construct, value', list_cases('good'))
 def test_fitting_values_are_accepted_everywhere_and_survive_the_round_trip(
-    sandbox_server, construct, value
+    server, construct, value
 ):
     body = build('Construct', {construct.id: {'value': value}})
 
-    stored = sandbox_server.create(body)
+    stored = server.create(body)
     loaded = load(make_resource(), stored)
 
     assert loaded == load(make_resource(), body)
@@ -90,20 +150,20 @@ def test_fitting_values_are_accepted_everywhere_and_survive_the_round_trip(
 
 @pytest.mark.guarantee('TYP-001')
 @pytest.mark.parametrize('construct, value', list_cases('bad'))
-def test_unfitting_values_are_refused_everywhere(sandbox_server, construct, value):
+def test_unfitting_values_are_refused_everywhere(server, construct, value):
     body = build('Construct', {construct.id: {'value': value}})
 
-    assert sandbox_server.create(body) is None
+    assert server.create(body) is None
     with pytest.raises(conversions.MisfitError, match=rf'^spec\.{construct.id}\.value'):
         load(make_resource(), body)
 
 
 @pytest.mark.guarantee('TYP-001')
 @pytest.mark.parametrize('construct, value', list_cases('only_server'))
-def test_some_values_are_refused_only_by_servers(sandbox_server, construct, value):
+def test_some_values_are_refused_only_by_servers(server, construct, value):
     body = build('Construct', {construct.id: {'value': value}})
 
-    assert sandbox_server.create(body) is None
+    assert server.create(body) is None
     load(make_resource(), body)
 
 
@@ -112,9 +172,9 @@ def test_some_values_are_refused_only_by_servers(sandbox_server, construct, valu
     'construct',
     [pytest.param(construct, id=construct.id) for construct in CONSTRUCTS],
 )
-def test_defaults_are_the_same_in_python_and_on_servers(sandbox_server, construct):
+def test_defaults_are_the_same_in_python_and_on_servers(server, construct):
     body = build('Construct', {construct.id: {}})
-    stored = sandbox_server.create(body)
+    stored = server.create(body)
 
     if construct.default is REQUIRED:
         assert stored is None
@@ -128,11 +188,11 @@ def test_defaults_are_the_same_in_python_and_on_servers(sandbox_server, construc
 
 @pytest.mark.guarantee('TYP-001', 'TYP-002')
 @pytest.mark.parametrize('construct', [pytest.param(item, id=item.id) for item in MODELS])
-def test_models_of_pydantic_accept_the_same_as_servers(sandbox_server, construct):
+def test_models_of_pydantic_accept_the_same_as_servers(server, construct):
     for value in construct.good:
-        stored = sandbox_server.create(build('Modelled', value))
+        stored = server.create(build('Modelled', value))
         assert load(make_modelled(), stored) == load(make_modelled(), {'spec': value})
     for value in construct.bad:
-        assert sandbox_server.create(build('Modelled', value)) is None
+        assert server.create(build('Modelled', value)) is None
         with pytest.raises(conversions.MisfitError, match=r'^spec'):
             load(make_modelled(), {'spec': value})
