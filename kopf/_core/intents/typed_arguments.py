@@ -160,6 +160,7 @@ def _convert(argument: TypedArgument, kwargs: Mapping[str, Any], subject: Subjec
     return load(value, subject.body.metadata)
 
 
+@functools.lru_cache(maxsize=None)
 def _get_load(argument: TypedArgument, field: dicts.FieldPath | None) -> Callable[[Any, Any], Any]:
     from kopf._cogs.codecs import conversions, fields, resource_types
 
