@@ -162,16 +162,22 @@ def read_docstring(cls: type) -> str | None:
 
 
 def read_field_docstrings(cls: type) -> Mapping[str, str]:
-    """Return the texts under the fields in the source of the class; none if there is no source."""
+    """Return the texts under the fields in the sources of the class and of its bases, if any."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        texts |= _read_own_docstrings(base)
+    return texts
+
+
+def _read_own_docstrings(cls: type) -> Mapping[str, str]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError, SyntaxError):
         return {}
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    pairs = itertools.pairwise(body)
     return {
         field.target.id: _fold(text.value.value)
-        for field, text in pairs
+        for field, text in itertools.pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
         if isinstance(text.value.value, str)

@@ -116,6 +116,8 @@ def _is_startup(handler: execution.Handler) -> bool:
 def _find_mistakes(
     handler: execution.Handler, indices: Collection[str], *, is_complete: bool = True
 ) -> Iterator[str]:
+    if is_complete and isinstance(handler, handlers.ResourceHandler):
+        yield from _find_undefined(handler)
     kind = get_kind(type(handler))
     for fn, option, given in _list_functions(handler):
         names = kind.names if given or option == 'when=' else (*OF_ATTEMPTS, *kind.names)
@@ -130,6 +132,16 @@ def _find_mistakes(
             hint = signatures.suggest(signature.required.difference(names), names)
             rest = f' {kind.title} get: {", ".join(names)}.' if is_complete else ''
             yield f'{place}: {subject} {mismatch}.{hint}{rest}'
+
+
+def _find_undefined(handler: handlers.ResourceHandler) -> Iterator[str]:
+    """Find the classes of the arguments that refer to names which are not defined in the end."""
+    try:
+        typed_arguments.check(handler.fn, handler.field, is_last=True)
+    except NameError as error:
+        place = naming.describe_place(handler.fn)
+        name = naming.build_name(handler.fn)
+        yield f'{place}: {name}() has an argument of an incomplete class: {error}.'
 
 
 def _list_typed(handler: execution.Handler) -> list[str]:

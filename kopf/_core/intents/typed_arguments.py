@@ -56,15 +56,19 @@ def find(fn: Callable[..., Any]) -> tuple[TypedArgument, ...]:
     return tuple(_iterate(fn))
 
 
-def check(fn: Callable[..., Any], field: dicts.FieldPath | None) -> None:
+def check(fn: Callable[..., Any], field: dicts.FieldPath | None, *, is_last: bool = False) -> None:
     """
-    Raise `TypeError` if a class cannot be converted to; postpone it if names are not defined yet.
+    Raise `TypeError` if a class cannot be converted to.
+
+    Names that are not defined yet may be defined later, unless it is the last check: then, raise
+    `NameError`.
     """
     for argument in find(fn):
         try:
             _get_load(argument, field)
         except NameError:
-            continue
+            if is_last:
+                raise
 
 
 def convert(
@@ -160,7 +164,7 @@ def _convert(argument: TypedArgument, kwargs: Mapping[str, Any], subject: Subjec
     return load(value, subject.body.metadata)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _get_load(argument: TypedArgument, field: dicts.FieldPath | None) -> Callable[[Any, Any], Any]:
     from kopf._cogs.codecs import conversions, fields, resource_types
 

@@ -3,18 +3,22 @@ What types accept: the same values in Python, on the sandbox, and on a real API 
 """
 
 import functools
+import itertools
 import json
 import time
 
+import hypothesis
 import kubernetes
 import pytest
 from constructs import CONSTRUCTS, MODELS, REQUIRED, Model, make_class
+from hypothesis import strategies as st
 
 import kopf
 from kopf._cogs.codecs import conversions
 from kopf.testing import ApiError, Sandbox
 
 GROUP = 'constructs.kopf.dev'
+NUMBERS = itertools.count()
 
 
 @functools.cache
@@ -120,7 +124,7 @@ def build(kind, spec):
     return {
         'apiVersion': f'{GROUP}/v1',
         'kind': kind,
-        'metadata': {'generateName': 'x-', 'namespace': 'default'},
+        'metadata': {'name': f'x-{next(NUMBERS)}', 'namespace': 'default'},
         'spec': spec,
     }
 
@@ -196,3 +200,43 @@ def test_models_of_pydantic_accept_the_same_as_servers(server, construct):
         assert server.create(build('Modelled', value)) is None
         with pytest.raises(conversions.MisfitError, match=r'^spec'):
             load(make_modelled(), {'spec': value})
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(-1e6, 1e6)
+    | st.sampled_from(['', 'a', 'b', 'red', 'disk', '1', '50%', '1h', '2020-01-31', 'aGVsbG8=']),
+    lambda values: (
+        st.lists(values, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(['xAxis', 'yAxis', 'firstName', 'age', 'kind', 'size', 'url', 'port']),
+            values,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+FORMATTED = ('bytes', 'decimal', 'dateTime', 'date', 'uuid')
+AGREED = [item for item in CONSTRUCTS if not item.only_server and item.id not in FORMATTED]
+
+
+@pytest.mark.guarantee('TYP-001')
+@hypothesis.given(construct=st.sampled_from(AGREED), value=VALUES)
+@hypothesis.settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+def test_servers_and_python_agree_on_arbitrary_values(sandbox_server, construct, value):
+    """Where there is a format, servers accept lists, too, or do not check the texts."""
+    body = build('Construct', {construct.id: {'value': value}})
+
+    stored = sandbox_server.create(body)
+
+    if stored is not None:
+        load(make_resource(), stored)
+    else:
+        with pytest.raises(conversions.MisfitError):
+            load(make_resource(), body)

@@ -3,8 +3,10 @@ Definitions of custom resources made from classes.
 """
 
 import dataclasses
+import time
 from typing import Annotated, Literal
 
+import kubernetes
 import pydantic
 import pytest
 
@@ -260,3 +262,49 @@ def test_sandboxes_take_classes():
         names = {body['metadata']['name'] for body in sandbox.list('customresourcedefinitions')}
 
     assert names == {'databases.typed.kopf.dev', 'sizeds.typed.kopf.dev'}
+
+
+@dataclasses.dataclass
+class Lasting:
+    """What cannot be changed, of any size."""
+
+    text: Annotated[str, kopf.Immutable]
+    items: Annotated[list[str], kopf.Immutable] = dataclasses.field(default_factory=list)
+    backup: Annotated[Backup | None, kopf.Immutable] = None
+
+
+@pytest.mark.controlplane
+@pytest.mark.guarantee('TYP-006')
+def test_rules_are_accepted_and_checked_by_real_servers(controlplane):
+    @kopf.crd('rules.kopf.dev/v1')
+    class Ruled:
+        spec: DatabaseSpec
+        status: Lasting | None = None
+
+    client = kubernetes.config.new_client_from_config(str(controlplane.kubeconfig))
+    api = kubernetes.client.CustomObjectsApi(client)
+    definitions = ('apiextensions.k8s.io', 'v1', 'customresourcedefinitions')
+    kinds = ('rules.kopf.dev', 'v1', 'default', 'ruleds')
+    body = {'apiVersion': 'rules.kopf.dev/v1', 'kind': 'Ruled', 'metadata': {'name': 'ruled'}}
+    api.create_cluster_custom_object(*definitions, Ruled.__kopf_manifest__())
+    try:
+        deadline = time.monotonic() + 60
+        while not is_served(api, kinds):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        api.create_namespaced_custom_object(*kinds, {**body, 'spec': {'engine': 'mysql'}})
+        with pytest.raises(kubernetes.client.ApiException, match=r'Only postgres has replicas\.'):
+            api.patch_namespaced_custom_object(*kinds, 'ruled', {'spec': {'replicas': 2}})
+        with pytest.raises(kubernetes.client.ApiException, match=r'It cannot be changed\.'):
+            api.patch_namespaced_custom_object(*kinds, 'ruled', {'spec': {'engine': 'postgres'}})
+    finally:
+        api.delete_cluster_custom_object(*definitions, 'ruleds.rules.kopf.dev')
+
+
+def is_served(api, kinds):
+    try:
+        api.list_namespaced_custom_object(*kinds)
+    except kubernetes.client.ApiException as error:
+        assert error.status == 404, error
+        return False
+    return True

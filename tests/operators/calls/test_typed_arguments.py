@@ -309,3 +309,20 @@ def declare_untyped(registry):
         pass
 
     return registry._iter_handlers()
+
+
+@kopf.crd('incomplete.kopf.dev/v1')
+class Incomplete:
+    spec: 'NeverDefined'  # noqa: F821
+
+
+@pytest.mark.guarantee('TYP-004')
+async def test_operators_do_not_start_with_incomplete_classes(cluster, registry, run_operator):
+    @kopf.on.create(Incomplete, registry=registry)
+    def fn(obj: Incomplete, **_):
+        pass
+
+    operator = await run_operator()
+
+    with pytest.raises(TypeError, match=r"fn\(\) has .* incomplete class: .*'NeverDefined'"):
+        await operator.task
