@@ -12,6 +12,7 @@ import functools
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -131,8 +132,10 @@ def _evaluate(text: str, function: types.FunctionType) -> Any:
     """Evaluate an annotation in the module of the function; return ``None`` if it is impossible."""
     inner = getattr(function, '__wrapped__', function)
     module = sys.modules.get(getattr(inner, '__module__', None) or '')
+    names = vars(module) if module is not None else {}
+    holder = types.SimpleNamespace(__annotations__={'value': text})
     try:
-        return eval(text, vars(module) if module is not None else {})
+        return typing.get_type_hints(holder, names, include_extras=True)['value']
     except Exception:  # arbitrary code of users
         return None
 

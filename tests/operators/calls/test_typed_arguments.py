@@ -147,6 +147,23 @@ async def test_other_annotations_change_nothing(cluster, registry, run_operator,
     assert calls == [(kopf.Spec, GOOD)]
 
 
+@pytest.mark.guarantee('TYP-009')
+@pytest.mark.parametrize('annotation', ['ExampleSpec', 'ExampleSpec | None', ExampleSpec | None])
+async def test_annotations_can_be_texts_and_optional(
+    cluster, registry, run_operator, calls, annotation
+):
+    async def create_fn(spec, **_):
+        calls.append(spec)
+
+    create_fn.__annotations__['spec'] = annotation
+    kopf.on.create('kopfexamples', registry=registry)(create_fn)
+    await cluster.create(spec=GOOD)
+    await run_operator()
+    await wait_until(lambda: calls)
+
+    assert calls == [ExampleSpec(2, 'mysql', Backup(3))]
+
+
 @pytest.mark.guarantee('TYP-010')
 async def test_values_of_classes_are_patched_with_the_names_of_the_api(
     cluster, registry, run_operator
