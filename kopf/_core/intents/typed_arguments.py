@@ -141,9 +141,13 @@ def _evaluate(text: str, function: types.FunctionType) -> Any:
 
 
 def _is_plain(annotation: Any) -> bool:
-    if not isinstance(annotation, type):
-        return annotation is Any
-    return annotation.__module__.partition('.')[0] in _PLAIN
+    """Return whether it surely means the usual arguments; this needs no libraries."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return all(map(_is_plain, typing.get_args(annotation)))
+    cls = annotation if origin is None else origin
+    is_known = isinstance(cls, type) and cls.__module__.partition('.')[0] in _PLAIN
+    return is_known or cls is Any
 
 
 def _list_options(annotation: Any) -> tuple[Any, ...]:

@@ -5,6 +5,9 @@ fit these classes.
 
 import dataclasses
 import logging
+import subprocess
+import sys
+import textwrap
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -343,3 +346,25 @@ async def test_operators_do_not_start_with_incomplete_classes(cluster, registry,
 
     with pytest.raises(TypeError, match=r"fn\(\) has .* incomplete class: .*'NeverDefined'"):
         await operator.task
+
+
+@pytest.mark.guarantee('TYP-018')
+def test_operators_without_types_load_nothing_for_them():
+    program = """
+        import kopf, sys
+        from collections.abc import Mapping
+        from typing import Any, Optional
+
+        @kopf.on.create('pods')
+        def fn(spec: kopf.Spec, body: dict[str, Any], status: Optional[Mapping[str, Any]],
+               old: 'Any', new: 'dict | None', **_): ...
+
+        handler = next(kopf.get_default_registry()._iter_handlers())
+        assert handler.typed == ()
+        print([name for name in sys.modules if name.startswith(('kopf._cogs.codecs', 'msgspec'))])
+    """
+    done = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(program)], capture_output=True, text=True
+    )
+
+    assert done.stdout == '[]\n', done.stdout + done.stderr
