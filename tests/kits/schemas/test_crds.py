@@ -11,7 +11,10 @@ import pydantic
 import pytest
 
 import kopf
+import kopf.cli
 from kopf._cogs.codecs import conversions
+from kopf._kits.commands import crd_installing
+from kopf._kits.schemas import compatibility
 from kopf.testing import Sandbox
 
 
@@ -299,6 +302,33 @@ def test_rules_are_accepted_and_checked_by_real_servers(controlplane):
             api.patch_namespaced_custom_object(*kinds, 'ruled', {'spec': {'engine': 'postgres'}})
     finally:
         api.delete_cluster_custom_object(*definitions, 'ruleds.rules.kopf.dev')
+
+
+@pytest.mark.controlplane
+@pytest.mark.guarantee('TYP-014', 'TYP-013')
+def test_definitions_are_installed_in_real_clusters_and_stay_compatible(controlplane, monkeypatch):
+    @kopf.crd('installed.kopf.dev/v1', short_names=['inst'], selectable=['spec.engine'])
+    class Installed:
+        spec: DatabaseSpec
+        status: DatabaseStatus | None = None
+
+    monkeypatch.setenv('KUBECONFIG', str(controlplane.kubeconfig))
+    crd, name = Installed.__kopf_manifest__(), 'installeds.installed.kopf.dev'
+    crd_installing.install([crd], kopf.cli.CLIControls())
+    try:
+        crd_installing.install([crd], kopf.cli.CLIControls())
+        stored = crd_installing.read([name, 'absent.kopf.dev'], kopf.cli.CLIControls())
+    finally:
+        client = kubernetes.config.new_client_from_config(str(controlplane.kubeconfig))
+        api = kubernetes.client.CustomObjectsApi(client)
+        api.delete_cluster_custom_object(
+            'apiextensions.k8s.io', 'v1', 'customresourcedefinitions', name
+        )
+
+    assert set(stored) == {name}
+    assert stored[name]['metadata']['generation'] == 1
+    assert compatibility.compare_crds(stored[name], crd) == []
+    assert compatibility.compare_crds(crd, stored[name]) == []
 
 
 def is_served(api, kinds):
