@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 import click
 
 from kopf._cogs.aiokits import clocks
-from kopf._cogs.clients import errors, limits, listing, patching, requests
+from kopf._cogs.clients import errors, limits, listing, requests
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, memos, references, vaults
 from kopf._core.engines.activities import authentication
@@ -107,8 +108,8 @@ async def _write(order: Order, context: requests.Context) -> None:
     missing: list[str] = []
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'
-        patched = await patching.patch_object(
-            patching.Target(resource, namespace, order.name), merge=patch, context=context
+        patched = await object_requests.patch_object(
+            targets.Target(resource, namespace, order.name), merge=patch, context=context
         )
         if patched is None:
             missing.append(where)
