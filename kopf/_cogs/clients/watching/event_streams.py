@@ -34,9 +34,9 @@ async def stream_events(
     Iterate over the existing objects (of the type ``None``), then over all changes since then, and
     never end.
 
-    `stream_states.Marker.LISTED` comes after each listing, both the first and repeated ones. The latter are
-    compared with the objects handed over: only the differences come, with minimal bodies for
-    vanished objects. An event counts as handed over when the next one is requested.
+    `stream_states.Marker.LISTED` comes after each listing, both the first and repeated ones. The
+    latter are compared with the objects handed over: only the differences come, with minimal bodies
+    for vanished objects. An event counts as handed over when the next one is requested.
 
     Close the generator to stop it, or cancel its task; it leaves nothing open. It does not know
     whether the resource is served at all: if not, the caller should close it. Raises `LoginError`
