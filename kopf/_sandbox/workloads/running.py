@@ -13,6 +13,7 @@ from kopf._sandbox.workloads import (
     behaviours,
     deployments,
     interfaces,
+    jobs,
     kubelets,
     lookups,
     nodes,
@@ -35,6 +36,7 @@ CONTROLLERS: Sequence[Callable[[interfaces.Context], interfaces.Reconciler]] = (
     replica_sets.ReplicaSetController,
     service_endpoints.EndpointsController,
     service_endpoints.SlicesController,
+    jobs.JobController,
 )
 
 
