@@ -87,12 +87,23 @@ def build_pod(owner: Object, template: Object) -> Body:
 def compute_hash(value: Any, collisions: int = 0) -> str:
     """Return a short hash of a JSON value, with the characters of generated names."""
     text = json.dumps(value, sort_keys=True, separators=(',', ':'), ensure_ascii=False)
-    number = _OFFSET
-    for byte in text.encode() + (str(collisions).encode() if collisions else b''):
-        number = (number ^ byte) * _PRIME % 2**32
-    return ''.join(
-        metadata.SUFFIX_ALPHABET[ord(char) % len(metadata.SUFFIX_ALPHABET)] for char in str(number)
+    return encode_hash(
+        hash_multiplying(text.encode() + (str(collisions).encode() if collisions else b''))
     )
+
+
+def hash_multiplying(content: bytes) -> int:
+    """Return the 32-bit FNV-1 hash, which the controllers of clusters use."""
+    number = _OFFSET
+    for byte in content:
+        number = (number * _PRIME % 2**32) ^ byte
+    return number
+
+
+def encode_hash(number: int) -> str:
+    """Encode a hash with the characters of generated names."""
+    alphabet = metadata.SUFFIX_ALPHABET
+    return ''.join(alphabet[ord(char) % len(alphabet)] for char in str(number))
 
 
 def drop_label(template: Object, label: str) -> Body:

@@ -11,7 +11,10 @@ from kopf._sandbox.meta import errors, requests
 from kopf._sandbox.storage import memory
 from kopf._sandbox.workloads import (
     behaviours,
+    cron_jobs,
+    daemon_sets,
     deployments,
+    disruptions,
     interfaces,
     jobs,
     kubelets,
@@ -23,6 +26,8 @@ from kopf._sandbox.workloads import (
     requesting,
     scheduling,
     service_endpoints,
+    stateful_sets,
+    volumes,
 )
 
 KUBELET_VERSION = 'v1.35.4'
@@ -37,6 +42,10 @@ CONTROLLERS: Sequence[Callable[[interfaces.Context], interfaces.Reconciler]] = (
     service_endpoints.EndpointsController,
     service_endpoints.SlicesController,
     jobs.JobController,
+    stateful_sets.StatefulSetController,
+    daemon_sets.DaemonSetController,
+    cron_jobs.CronJobController,
+    disruptions.DisruptionController,
 )
 
 
@@ -71,6 +80,8 @@ class Workloads:
                 self._kubelet_queue,
                 queues.WorkQueue(scheduling.Scheduler(context)),
                 queues.WorkQueue(nodes.NodeController(context)),
+                queues.WorkQueue(volumes.ClaimController(context)),
+                queues.WorkQueue(volumes.VolumeController(context)),
             ]
             self.troubles.on_change = self._look_at_pods
         for queue in made:
