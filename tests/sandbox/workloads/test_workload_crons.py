@@ -52,7 +52,7 @@ def test_jobs_are_started_by_the_schedule(simulation):
     assert names == [f'cron-{minute}', f'cron-{minute + 5}']
     status = simulation.get('cronjobs', 'cron')['status']
     assert status['lastScheduleTime'] == '2026-03-01T12:05:00Z'
-    assert status['lastSuccessfulTime'] == '2026-03-01T12:00:02Z'
+    assert status['lastSuccessfulTime'] == '2026-03-01T12:05:02Z'
 
 
 @pytest.mark.guarantee('SBX-006')
