@@ -46,6 +46,7 @@ CONTROLLERS: Sequence[Callable[[interfaces.Context], interfaces.Reconciler]] = (
     daemon_sets.DaemonSetController,
     cron_jobs.CronJobController,
     disruptions.DisruptionController,
+    nodes.NodeController,
 )
 
 
@@ -79,7 +80,6 @@ class Workloads:
             made += [
                 self._kubelet_queue,
                 queues.WorkQueue(scheduling.Scheduler(context)),
-                queues.WorkQueue(nodes.NodeController(context)),
                 queues.WorkQueue(volumes.ClaimController(context)),
                 queues.WorkQueue(volumes.VolumeController(context)),
             ]

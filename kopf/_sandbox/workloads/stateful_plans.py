@@ -150,7 +150,7 @@ def build_status(situation: Situation) -> Body:
         'currentReplicas': _count_revision(staying, situation.current),
         'updatedReplicas': updated,
     }
-    if situation.is_rolling and updated == len(pods) == len(ready):
+    if situation.is_rolling and {updated, len(pods), len(ready)} == {len(situation.ordinals)}:
         status['currentRevision'] = situation.updated
         counts['currentReplicas'] = updated
     return {**status, **pod_states.drop_zeros(counts)}
