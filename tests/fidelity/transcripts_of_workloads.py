@@ -121,6 +121,10 @@ def has_ended(pod: dict[str, Any]) -> bool:
     return pod['status'].get('phase') in ('Succeeded', 'Failed', 'Running')
 
 
+def is_updating(field: str, count: int) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
+    return lambda status, _: status.get(field) == count and 'ReplicaSetUpdated' in str(status)
+
+
 def is_complete(replicas: int) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
     fields = ('replicas', 'updatedReplicas', 'readyReplicas', 'availableReplicas')
     return lambda status, _: [status.get(field, 0) for field in fields] == [replicas] * 4
@@ -175,7 +179,7 @@ def simplify(value: Any) -> Any:
 async def roll_deployments(talk: Talk) -> None:
     path, sets, pods = talk.apps('deployments', 'web'), talk.apps('replicasets'), talk.core('pods')
     await talk.post(talk.apps('deployments'), build('web'))
-    await settle(talk, path, lambda status, _: status.get('unavailableReplicas') == 2)
+    await settle(talk, path, is_updating('unavailableReplicas', 2))
     await show(talk, 'created', path, sets, pods)
     await keep_ready(talk, path, is_complete(2), app='web')
     await show(talk, 'available', path, sets)
@@ -185,7 +189,7 @@ async def roll_deployments(talk: Talk) -> None:
         build_image_patch('example:2'),
         type='application/strategic-merge-patch+json',
     )
-    await settle(talk, path, lambda status, _: status.get('replicas') == 3)
+    await settle(talk, path, is_updating('replicas', 3))
     await show(talk, 'begun', path, sets)
     await keep_ready(talk, path, is_complete(2), app='web')
     await show(talk, 'rolled out', path, sets)
@@ -219,7 +223,7 @@ async def limit_deployments(talk: Talk) -> None:
         build_image_patch('example:2'),
         type='application/strategic-merge-patch+json',
     )
-    await settle(talk, path, lambda status, _: status.get('updatedReplicas') == 5)
+    await settle(talk, path, is_updating('updatedReplicas', 5))
     await show(talk, 'in the middle', path, sets)
     merge = 'application/merge-patch+json'
     await talk._request('PATCH', path, {'spec': {'replicas': 15}}, type=merge)
@@ -240,7 +244,7 @@ async def recreate_deployments(talk: Talk) -> None:
         build_image_patch('example:2'),
         type='application/strategic-merge-patch+json',
     )
-    await settle(talk, path, lambda status, _: status.get('updatedReplicas') == 1)
+    await settle(talk, path, is_updating('updatedReplicas', 1))
     await show(talk, 'recreated', path, sets, talk.core('pods'))
 
 
@@ -367,6 +371,26 @@ async def suspend_jobs(talk: Talk) -> None:
     await show(talk, 'suspended again', path)
 
 
+async def start_cron_jobs(talk: Talk) -> None:
+    template = build_job('unused')
+    template['metadata'] = {'labels': {'kind': 'cron'}, 'annotations': {'example.com/note': 'yes'}}
+    body = {
+        'metadata': {'name': 'cron'},
+        'spec': {'schedule': '* * * * *', 'jobTemplate': template},
+    }
+    path = f'/apis/batch/v1/namespaces/{talk.namespace}/cronjobs'
+    await talk.post(path, body)
+    await talk.wait_until(f'{path}/cron', lambda _, body: 'active' in body['status'])
+    await settle(talk, jobs(talk), lambda _, body: bool(body['items']))
+    await talk.wait_until(
+        jobs(talk), lambda _, body: body['items'][0].get('status', {}).get('active') == 1
+    )
+    await talk._request(
+        'PATCH', f'{path}/cron', {'spec': {'suspend': True}}, type='application/merge-patch+json'
+    )
+    await show(talk, 'started', f'{path}/cron', jobs(talk))
+
+
 async def balance_services(talk: Talk) -> None:
     node = f'node-{talk.namespace}'
     await talk._request('POST', '/api/v1/nodes', {'metadata': {'name': node}})
@@ -424,5 +448,6 @@ TRANSCRIPTS = (
     Transcript('indexed-jobs', index_jobs),
     Transcript('failed-jobs', fail_jobs),
     Transcript('suspended-jobs', suspend_jobs),
+    Transcript('cron-jobs', start_cron_jobs),
     Transcript('service-endpoints', balance_services),
 )

@@ -36,18 +36,31 @@ _SYSTEM_USERS = {
     'kube-scheduler': ('system:kube-scheduler', ()),
 }
 
-CONTROLLERS: Sequence[Callable[[interfaces.Context], interfaces.Reconciler]] = (
-    deployments.DeploymentController,
-    replica_sets.ReplicaSetController,
-    service_endpoints.EndpointsController,
-    service_endpoints.SlicesController,
-    jobs.JobController,
-    stateful_sets.StatefulSetController,
-    daemon_sets.DaemonSetController,
-    cron_jobs.CronJobController,
-    disruptions.DisruptionController,
-    nodes.NodeController,
+Maker = Callable[[interfaces.Context], interfaces.Reconciler]
+
+MACHINERY: Sequence[Maker] = (
+    scheduling.Scheduler,
+    volumes.ClaimController,
+    volumes.VolumeController,
 )
+"""What there is only with nodes, besides the kubelet."""
+
+CONTROLLERS: Sequence[Sequence[Maker]] = (
+    (nodes.NodeController,),
+    (
+        replica_sets.ReplicaSetController,
+        stateful_sets.StatefulSetController,
+        daemon_sets.DaemonSetController,
+        jobs.JobController,
+    ),
+    (deployments.DeploymentController, cron_jobs.CronJobController),
+    (
+        service_endpoints.EndpointsController,
+        service_endpoints.SlicesController,
+        disruptions.DisruptionController,
+    ),
+)
+"""Those of each row summarize the objects of the rows above, and wait a little for them."""
 
 
 class Workloads:
@@ -73,21 +86,19 @@ class Workloads:
             lookup, self._settings, self._cluster.sources.now, self._make_client
         )
         await self._create_nodes(context)
-        made = [queues.WorkQueue(make(context)) for make in CONTROLLERS]
-        if self._settings.nodes:
-            self._kubelet = kubelets.Kubelet(context, self.troubles)
-            self._kubelet_queue = queues.WorkQueue(self._kubelet)
-            made += [
-                self._kubelet_queue,
-                queues.WorkQueue(scheduling.Scheduler(context)),
-                queues.WorkQueue(volumes.ClaimController(context)),
-                queues.WorkQueue(volumes.VolumeController(context)),
-            ]
-            self.troubles.on_change = self._look_at_pods
+        made = self._make_nodes_queues(context) if self._settings.nodes else []
+        for row in CONTROLLERS:
+            made += [queues.WorkQueue(make(context), tuple(made)) for make in row]
         for queue in made:
             self._fill(queue)
             self._cluster.store.observe(queue.notice)
             self._tasks.append(asyncio.create_task(queue.run(), name='sandbox workloads'))
+
+    def _make_nodes_queues(self, context: interfaces.Context) -> list[queues.WorkQueue]:
+        self._kubelet = kubelets.Kubelet(context, self.troubles)
+        self._kubelet_queue = queues.WorkQueue(self._kubelet)
+        self.troubles.on_change = self._look_at_pods
+        return [self._kubelet_queue, *(queues.WorkQueue(make(context)) for make in MACHINERY)]
 
     async def stop(self) -> None:
         """Stop the controllers, wherever they are."""
