@@ -435,6 +435,16 @@ async def balance_services(talk: Talk) -> None:
     budget = f'/apis/policy/v1/namespaces/{talk.namespace}/poddisruptionbudgets/web'
     await settle(talk, budget, lambda status, _: status.get('currentHealthy') == 2)
     await show(talk, 'healthy', budget)
+    eviction = {'apiVersion': 'policy/v1', 'kind': 'Eviction'}
+    for name in ('one', 'two'):
+        path = talk.core('pods', name, 'eviction')
+        await talk.post(path, {**eviction, 'metadata': {'name': name}})
+    await settle(
+        talk,
+        budget,
+        lambda status, _: status.get('currentHealthy') == 1 and 'disruptedPods' not in status,
+    )
+    await show(talk, 'evicted', budget)
     await talk._request('DELETE', f'/api/v1/nodes/{node}')
 
 

@@ -2,6 +2,7 @@
 Disruptions: how many pods may be evicted, by their disruption budgets.
 """
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ Body = dict[str, Any]
 Object = Mapping[str, Any]
 
 COMPONENT = 'controllermanager'
+DELETION_TIMEOUT = 120.0
+"""Seconds for the deletion of an evicted pod to begin."""
 
 
 class DisruptionController:
@@ -73,11 +76,11 @@ class DisruptionController:
 
 def build_status(budget: Object, pods: Sequence[Body], expected: int, now: str) -> Body:
     """Count the pods of a budget."""
-    old, generation = budget.get('status') or {}, budget['metadata'].get('generation') or 0
-    healthy = sum(pod_states.is_ready(pod) and not pod_states.is_leaving(pod) for pod in pods)
+    generation = budget['metadata'].get('generation') or 0
+    disrupted = _keep_disrupted(budget, pods, now)
+    healthy = sum(is_healthy(pod) and pod['metadata']['name'] not in disrupted for pod in pods)
     expected, desired = choose_desired(budget, len(pods), expected)
     allowed = max(0, healthy - desired) if expected > 0 else 0
-    disrupted = old.get('disruptedPods')
     return {
         'observedGeneration': generation,
         'disruptionsAllowed': allowed,
@@ -87,6 +90,27 @@ def build_status(budget: Object, pods: Sequence[Body], expected: int, now: str) 
         'conditions': _build_conditions(budget, is_allowed=allowed > 0, now=now),
         **({'disruptedPods': disrupted} if disrupted else {}),
     }
+
+
+def is_healthy(pod: Object) -> bool:
+    return pod_states.is_ready(pod) and not pod_states.is_leaving(pod)
+
+
+def _keep_disrupted(budget: Object, pods: Sequence[Object], now: str) -> dict[str, str]:
+    """Return the evicted pods whose deletions have not begun yet, and are still expected."""
+    known = (budget.get('status') or {}).get('disruptedPods') or {}
+    present = {pod['metadata']['name'] for pod in pods if not pod_states.is_leaving(pod)}
+    moment = pod_states.parse_time(now)
+    return {
+        name: since
+        for name, since in known.items()
+        if name in present and measure_age(since, moment) < DELETION_TIMEOUT
+    }
+
+
+def measure_age(since: str, moment: datetime.datetime | None) -> float:
+    begun = pod_states.parse_time(since)
+    return 0.0 if begun is None or moment is None else (moment - begun).total_seconds()
 
 
 def choose_desired(budget: Object, present: int, scale: int) -> tuple[int, int]:

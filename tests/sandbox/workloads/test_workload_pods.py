@@ -2,10 +2,12 @@
 Pods in a sandbox with workloads: their lives on the nodes, and the services and budgets over them.
 """
 
+import aiohttp
 import pytest
 import workload_samples as samples
 
 import kopf.testing
+from kopf._sandbox.registry import evictions
 
 
 def is_ready(body):
@@ -327,3 +329,87 @@ def test_budget_counts_the_healthy_pods(simulation, spec, allowed, desired):
     assert (status['disruptionsAllowed'], status['desiredHealthy']) == (allowed, desired)
     assert (status['currentHealthy'], status['expectedPods']) == (4, 4)
     assert samples.get_condition({'status': status}, 'DisruptionAllowed')['status'] == 'True'
+
+
+async def evict(sandbox, name):
+    """Evict a pod over the network; return the code and the answer."""
+    path = f'{sandbox.url}/api/v1/namespaces/default/pods/{name}/eviction'
+    body = {'apiVersion': 'policy/v1', 'kind': 'Eviction', 'metadata': {'name': name}}
+    headers = {'Authorization': f'Bearer {sandbox.token}'}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(path, json=body) as response,
+    ):
+        return response.status, await response.json()
+
+
+@pytest.mark.guarantee('SBX-014')
+async def test_budget_limits_the_evictions(virtual_time):
+    async with kopf.testing.Sandbox(tls=False, workloads=True) as sandbox:
+        await sandbox.create(samples.build_deployment(replicas=3))
+        spec = {'selector': {'matchLabels': {'app': 'web'}}, 'minAvailable': 2}
+        meta = {'name': 'web'}
+        kind = {'apiVersion': 'policy/v1', 'kind': 'PodDisruptionBudget'}
+        await sandbox.create({**kind, 'metadata': meta, 'spec': spec})
+        await sandbox.wait(
+            'poddisruptionbudgets', 'web', lambda body: body['status'].get('currentHealthy') == 3
+        )
+        names = [pod['metadata']['name'] for pod in await sandbox.list('pods')]
+
+        allowed, _ = await evict(sandbox, names[0])
+        refused, answer = await evict(sandbox, names[1])
+
+        assert (allowed, refused) == (201, 429)
+        [cause] = answer['details']['causes']
+        assert cause['reason'] == 'DisruptionBudget'
+        await sandbox.wait(
+            'poddisruptionbudgets', 'web', lambda body: body['status']['disruptionsAllowed'] == 1
+        )
+        assert (await evict(sandbox, names[1]))[0] == 201
+
+
+@pytest.mark.guarantee('SBX-014')
+@pytest.mark.parametrize(
+    'phase, budgets, expected',
+    [
+        pytest.param('Running', [], None, id='no-budget'),
+        pytest.param('Running', [{'app': 'one'}], 0, id='budget'),
+        pytest.param('Running', [{'app': 'two'}], None, id='other-budget'),
+        pytest.param('Pending', [{'app': 'one'}], None, id='pending'),
+        pytest.param('Failed', [{'app': 'one'}], None, id='ended'),
+    ],
+)
+def test_budget_of_a_pod(phase, budgets, expected):
+    pod = {**samples.build_pod(), 'status': {'phase': phase}}
+    known = [{'spec': {'selector': {'matchLabels': labels}}} for labels in budgets]
+
+    found = evictions.find_budget(pod, known)
+
+    assert found is (None if expected is None else known[expected])
+
+
+@pytest.mark.guarantee('SBX-014')
+def test_pod_with_two_budgets_cannot_be_evicted():
+    pod = {**samples.build_pod(), 'status': {'phase': 'Running'}}
+    budget = {'spec': {'selector': {'matchLabels': {'app': 'one'}}}}
+
+    with pytest.raises(kopf.testing.ApiError, match='more than one PodDisruptionBudget'):
+        evictions.find_budget(pod, [budget, budget])
+
+
+@pytest.mark.guarantee('SBX-014')
+@pytest.mark.parametrize(
+    'ready, policy, healthy, expected',
+    [
+        pytest.param('True', None, 2, True, id='healthy'),
+        pytest.param('False', None, 2, False, id='unhealthy-beside-enough-healthy-ones'),
+        pytest.param('False', None, 1, True, id='unhealthy-beside-too-few'),
+        pytest.param('False', 'AlwaysAllow', 1, False, id='always-allowed'),
+    ],
+)
+def test_evictions_of_unhealthy_pods_do_not_always_count(ready, policy, healthy, expected):
+    pod = {'status': {'conditions': [{'type': 'Ready', 'status': ready}]}}
+    spec = {} if policy is None else {'unhealthyPodEvictionPolicy': policy}
+    budget = {'spec': spec, 'status': {'desiredHealthy': 2, 'currentHealthy': healthy}}
+
+    assert evictions.is_counted(pod, budget) is expected
