@@ -34,6 +34,7 @@ SANDBOX = [
     'persistence | kubeconfigs | admin_client',
     'keyrings | http',
     'endpoints',
+    'workloads',
     'clusters',
     'openapi | controllers',
     'registry',

@@ -348,14 +348,18 @@ async def _follow_changes(
 
 
 def _build_interest(resource: kinds.Resource, query: Query) -> selectors.Interest:
-    selected = {'labelSelector': _join(query.labels), 'fieldSelector': _join(query.fields)}
+    selected = {
+        'labelSelector': join_selection(query.labels),
+        'fieldSelector': join_selection(query.fields),
+    }
     namespace = query.namespace if resource.namespaced else None
     return selectors.parse_interest(
         selected, namespace or '', resource.selectable, custom=resource.custom
     )
 
 
-def _join(selection: Selection) -> str:
+def join_selection(selection: Selection) -> str:
+    """Return the text of a selector of labels or fields."""
     if isinstance(selection, Mapping):
         return ','.join(f'{key}={value}' for key, value in selection.items())
     return selection or ''

@@ -15,6 +15,7 @@ from kopf._sandbox.meta import builtins, errors, requests, selectors
 from kopf._sandbox.registry import (
     conversions,
     deletion,
+    evictions,
     prepare,
     reader,
     scale_subresource,
@@ -138,14 +139,19 @@ class Handler:
         decoding.decode_object(body, schema, kind=kind, version='v1')
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
-            await self._cluster.writer.delete(
-                dataclasses.replace(request, verb='delete', subresource=''), options
-            )
+            await self._evict(request, options)
         else:
             node = (body.get('target') or {}).get('name') or ''
             binding = dataclasses.replace(request, verb='patch')
             await self._cluster.writer.patch(binding, lambda old: _bind(binding, old, node))
         return self._answer_value({**SUCCESS, 'code': 201}, asking, 201)
+
+    async def _evict(self, request: requests.Request, options: deletion.Options) -> None:
+        cluster = self._cluster
+        budgets = cluster.catalog.find(evictions.BUDGETS.group, 'v1', evictions.BUDGETS.plural)
+        assert budgets is not None, 'disruption budgets are built-in'
+        now = cluster.sources.now()
+        await evictions.evict(cluster.store, cluster.writer, request, budgets, options, now)
 
     async def _update(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         body, request = _decode_body(request, asking), _find_duplicates(request, asking)
