@@ -26,7 +26,7 @@ PUBLIC = {'cli', 'on', 'testing'}
 LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
 ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | peering']
-COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
+COGS = ['clients', 'configs', 'structs', 'codecs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
     'async_sandbox',
