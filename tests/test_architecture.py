@@ -39,6 +39,7 @@ SANDBOX = [
     'openapi | controllers',
     'registry',
     'admission | apiextensions',
+    'cel',
     'auth | apply | schema | faults',
     'codec | storage',
     'meta | threads | options',

@@ -151,7 +151,7 @@ def test_mandatory_dependencies_are_few():
     [
         ('full-auth', {'kubernetes', 'pykube-ng'}),
         ('uvloop', {'uvloop'}),
-        ('dev', {'cryptography', 'google-re2', 'pyngrok'}),
+        ('dev', {'cel-expr-python', 'cryptography', 'google-re2', 'pyngrok'}),
         ('tunnels', {'pyngrok'}),
     ],
 )

@@ -76,7 +76,7 @@ class AsyncSandbox:
         self, resource: str, name: str, namespace: str = admin_client.DEFAULT_NAMESPACE
     ) -> admin_client.Body:
         """Return an object. The namespace is ignored for cluster-scoped resources."""
-        return self._operator.get(admin_client.Target(resource, name, namespace))
+        return await self._operator.get(admin_client.Target(resource, name, namespace))
 
     async def list(
         self,
@@ -87,7 +87,7 @@ class AsyncSandbox:
         fields: admin_client.Selection = None,
     ) -> admin_client.Bodies:
         """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
-        return self._operator.list(admin_client.Query(resource, namespace, labels, fields))
+        return await self._operator.list(admin_client.Query(resource, namespace, labels, fields))
 
     async def create(self, body: Mapping[str, Any]) -> admin_client.Body:
         """

@@ -139,7 +139,7 @@ class BrokenCode(click.ClickException):
 @click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
-def run(
+def run(  # noqa: PLR0913
     controls: options.CLIControls,
     /,
     *,
@@ -148,6 +148,7 @@ def run(
     is_sandboxed: bool,
     sources: Sequence[str],
     kubeconfig: pathlib.Path | None,
+    has_workloads: bool,
     dev: bool,
     **chosen: Any,
 ) -> None:
@@ -163,7 +164,6 @@ def run(
     kopf run --sandbox --apply=crd.yaml --verbose handlers.py
     """
     is_installing = chosen.pop('is_installing')
-    has_workloads = chosen.pop('has_workloads')
     sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig, '--workloads': has_workloads}
     _check_usage(chosen, is_sandboxed=is_sandboxed, sandboxed=sandboxed)
     _check_liveness(chosen['liveness_endpoint'])
