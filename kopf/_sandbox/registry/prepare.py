@@ -135,6 +135,8 @@ def prepare_update(
     metadata.prepare_update(obj, old)
     if request.subresource == 'status':
         return _take_status(resource, obj, old)
+    if request.subresource == 'binding':
+        return _take_node(obj, old, sources.format_now())
     if request.subresource == 'finalize':
         return {
             **old,
@@ -360,6 +362,24 @@ def _take_status(
     _copy_field(result['metadata'], obj['metadata'], 'managedFields')
     _copy_field(result, obj, 'status')
     return result
+
+
+def _take_node(obj: dict[str, Any], old: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """Take only the node of a pod, and note that the pod is scheduled. It is the same generation."""
+    status = old.get('status') or {}
+    condition = {
+        'type': 'PodScheduled',
+        'status': 'True',
+        'lastProbeTime': None,
+        'lastTransitionTime': now,
+    }
+    others = [item for item in status.get('conditions') or () if item['type'] != condition['type']]
+    return {
+        **old,
+        'metadata': obj['metadata'],
+        'spec': {**old['spec'], 'nodeName': obj['spec'].get('nodeName') or ''},
+        'status': {**status, 'conditions': [*others, condition]},
+    }
 
 
 def _copy_field(target: dict[str, Any], source: Mapping[str, Any], key: str) -> None:

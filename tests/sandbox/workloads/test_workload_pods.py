@@ -50,6 +50,17 @@ def test_pod_becomes_ready_on_a_node(simulation):
 
 
 @pytest.mark.guarantee('SBX-008')
+def test_assignment_to_a_node_is_no_new_generation(simulation):
+    simulation.create(samples.build_pod())
+    simulation.sleep(0)
+
+    pod = simulation.wait('pods', 'one', lambda body: body['spec'].get('nodeName'))
+
+    assert pod['metadata']['generation'] == 1
+    assert samples.get_condition(pod, 'PodScheduled')['status'] == 'True'
+
+
+@pytest.mark.guarantee('SBX-008')
 def test_init_containers_run_one_after_another_before_the_others(simulation):
     inits = [{'name': name, 'image': 'init:1'} for name in ('first', 'second')]
     simulation.create(samples.build_pod(initContainers=inits))
