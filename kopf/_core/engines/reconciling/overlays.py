@@ -97,11 +97,14 @@ def is_void(overlay: Overlay[E], listed: str | None, now: float) -> bool:
     return is_certain or now >= overlay.deadline
 
 
-def is_contradicted(overlay: Overlay[E], now: float) -> bool:
+def is_contradicted(overlay: Overlay[E], reached: str | None, now: float) -> bool:
     """
-    Return whether the stream has told something else than the overlay, and it was not a delay.
+    Return whether the stream disproves the overlay: it has reached a newer version of the resource,
+    or it has told something else of the object, and a mere delay would not be that long.
 
-    That cannot be known if the versions can be compared: then, the stream catches up some day.
+    If the versions can be compared, there is no limit of the delay.
     """
+    if not overlay.is_deletion and bodies.is_older(overlay.version, reached):
+        return True
     is_limited = overlay.is_deletion or not str(overlay.version).isdecimal()
     return is_limited and overlay.is_heard and now >= overlay.deadline

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 from kopf._cogs.structs import references
-from kopf._core.engines.reconciling import multimaps, stores
+from kopf._core.engines.reconciling import entries, multimaps, stores
 from kopf._core.intents import mappings
 
 logger = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class Relation:
 class _Index(Protocol):
     """The parents of one relation, by whatever connects them with their targets."""
 
-    def follow_parent(self, change: stores.Change) -> None:
+    def follow_parent(self, change: entries.Change) -> None:
         """Update the index for a change of a parent."""
 
-    def find_parents(self, change: stores.Change) -> Iterable[str]:
+    def find_parents(self, change: entries.Change) -> Iterable[str]:
         """Find the uids of the parents of a changed target; update the index if it is needed."""
 
-    def list_targets(self, uid: str) -> list[stores.Entry]:
+    def list_targets(self, uid: str) -> list[entries.Entry]:
         """Find all existing targets of the parent."""
 
 
@@ -90,7 +90,7 @@ class Relations:
                 self._indices[relation] = self._build_index(relation)
 
     def find_parents(
-        self, resource: references.Resource, change: stores.Change
+        self, resource: references.Resource, change: entries.Change
     ) -> dict[Parent, frozenset[Role]]:
         """
         Follow a change of a store; return the existing parents that the object concerns, and why.
@@ -115,10 +115,10 @@ class Relations:
         """List the relations of the parents of this resource that were made from these links."""
         return [item for item in self._by_primary.get(primary, ()) if item.link in links]
 
-    def list_targets(self, relation: Relation, uid: str) -> list[stores.Entry]:
+    def list_targets(self, relation: Relation, uid: str) -> list[entries.Entry]:
         """Return the existing targets of the parent in this relation, by names."""
         index = self._indices.get(relation)
-        return [] if index is None else stores.sort(index.list_targets(uid))
+        return [] if index is None else entries.sort(index.list_targets(uid))
 
     def get_store(self, resource: references.Resource) -> stores.Store:
         """Return the store of the resource; a new one if it was not stored."""
@@ -129,10 +129,10 @@ class Relations:
         target = self._stores.add(relation.target)
         index = self._create_index(relation, target)
         for entry in primary.iter_entries():
-            index.follow_parent(stores.Change(None, entry))
+            index.follow_parent(entries.Change(None, entry))
         if isinstance(index, _FunctionIndex):
             for entry in target.iter_entries():
-                index.find_parents(stores.Change(None, entry))
+                index.find_parents(entries.Change(None, entry))
         return index
 
     def _create_index(self, relation: Relation, target: stores.Store) -> _Index:
@@ -154,16 +154,14 @@ class _OwnerIndex:
     def __init__(self, link: mappings.Owns, target: stores.Store) -> None:
         self._link, self._target = link, target
 
-    def follow_parent(self, change: stores.Change) -> None:
+    def follow_parent(self, change: entries.Change) -> None:
         pass
 
-    def find_parents(self, change: stores.Change) -> Iterable[str]:
-        entries = [entry for entry in (change.old, change.new) if entry is not None]
-        return {
-            owner.uid for entry in entries for owner in entry.owners if self._link.accepts(owner)
-        }
+    def find_parents(self, change: entries.Change) -> Iterable[str]:
+        known = [entry for entry in (change.old, change.new) if entry is not None]
+        return {owner.uid for entry in known for owner in entry.owners if self._link.accepts(owner)}
 
-    def list_targets(self, uid: str) -> list[stores.Entry]:
+    def list_targets(self, uid: str) -> list[entries.Entry]:
         return self._target.list_owned_entries(uid, self._link)
 
 
@@ -174,7 +172,7 @@ class _NameIndex:
         self._link, self._target = link, target
         self._parents: multimaps.Bimap[str, mappings.ObjectKey] = multimaps.Bimap()
 
-    def follow_parent(self, change: stores.Change) -> None:
+    def follow_parent(self, change: entries.Change) -> None:
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             self._parents.set(change.old.uid, ())
         body = change.unpack_new()
@@ -182,11 +180,11 @@ class _NameIndex:
             keys = mappings.extract_references(body, self._link, self._target.resource)
             self._parents.set(change.new.uid, sorted(keys, key=str))
 
-    def find_parents(self, change: stores.Change) -> Iterable[str]:
+    def find_parents(self, change: entries.Change) -> Iterable[str]:
         entry = change.new or change.old
         return () if entry is None else self._parents.get_sources(entry.key)
 
-    def list_targets(self, uid: str) -> list[stores.Entry]:
+    def list_targets(self, uid: str) -> list[entries.Entry]:
         found = (self._target.get_entry(*key) for key in self._parents.get_keys(uid))
         return [entry for entry in found if entry is not None]
 
@@ -209,7 +207,7 @@ class _LabelIndex:
         self._selectors: dict[str, tuple[str | None, mappings.LabelRequirements]] = {}
         self._parents: multimaps.Multimap[_Bucket, str] = multimaps.Multimap()
 
-    def follow_parent(self, change: stores.Change) -> None:
+    def follow_parent(self, change: entries.Change) -> None:
         if change.old is not None:
             self._forget(change.old.uid)
         body = change.unpack_new()
@@ -228,7 +226,7 @@ class _LabelIndex:
         for bucket in _choose_buckets(namespace, requirements or ()):
             self._parents.discard(bucket, uid)
 
-    def find_parents(self, change: stores.Change) -> Iterable[str]:
+    def find_parents(self, change: entries.Change) -> Iterable[str]:
         found: set[str] = set()
         if not len(self._parents):
             return found
@@ -246,7 +244,7 @@ class _LabelIndex:
         found = {uid for bucket in buckets for uid in self._parents[bucket]}
         return {uid for uid in found if mappings.match_labels(self._selectors[uid][1], labels)}
 
-    def list_targets(self, uid: str) -> list[stores.Entry]:
+    def list_targets(self, uid: str) -> list[entries.Entry]:
         namespace, requirements = self._selectors.get(uid, (None, None))
         if requirements is None:
             return []
@@ -281,10 +279,10 @@ class _FunctionIndex:
         self._fn, self._primary, self._target, self._errors = fn, primary, target, errors
         self._targets: multimaps.Bimap[str, mappings.ObjectKey] = multimaps.Bimap()
 
-    def follow_parent(self, change: stores.Change) -> None:
+    def follow_parent(self, change: entries.Change) -> None:
         pass
 
-    def find_parents(self, change: stores.Change) -> Iterable[str]:
+    def find_parents(self, change: entries.Change) -> Iterable[str]:
         keys: set[mappings.ObjectKey] = set()
         if change.old is not None:
             keys.update(self._targets.get_keys(change.old.uid))
@@ -292,10 +290,10 @@ class _FunctionIndex:
                 self._targets.set(change.old.uid, ())
         if change.new is not None:
             keys.update(self._call(change, change.new))
-        entries = (self._primary.get_entry(*key) for key in keys)
-        return {entry.uid for entry in entries if entry is not None}
+        found = (self._primary.get_entry(*key) for key in keys)
+        return {entry.uid for entry in found if entry is not None}
 
-    def _call(self, change: stores.Change, entry: stores.Entry) -> Collection[mappings.ObjectKey]:
+    def _call(self, change: entries.Change, entry: entries.Entry) -> Collection[mappings.ObjectKey]:
         """Call the function with a copy of the object: it can do with it what it wants."""
         if change.new is change.old:
             return self._targets.get_keys(entry.uid)
@@ -308,7 +306,7 @@ class _FunctionIndex:
         self._targets.set(entry.uid, sorted(keys, key=str))
         return keys
 
-    def _report(self, entry: stores.Entry, error: Exception) -> None:
+    def _report(self, entry: entries.Entry, error: Exception) -> None:
         name = mappings.get_name(self._fn)
         self._errors[name] += 1
         is_raised = not isinstance(error, mappings.MappingError)
@@ -321,7 +319,7 @@ class _FunctionIndex:
             exc_info=error if is_raised else None,
         )
 
-    def list_targets(self, uid: str) -> list[stores.Entry]:
+    def list_targets(self, uid: str) -> list[entries.Entry]:
         parent = self._primary.find_entry(uid)
         if parent is None:
             return []

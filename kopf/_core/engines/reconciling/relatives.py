@@ -8,7 +8,7 @@ state. They can be read from coroutines and from functions in threads in the sam
 from collections.abc import Iterator, Sequence
 
 from kopf._cogs.structs import objects, references, selectors
-from kopf._core.engines.reconciling import relations, stores
+from kopf._core.engines.reconciling import entries, relations
 from kopf._core.intents import mappings
 
 
@@ -67,7 +67,7 @@ class _Relatives:
             for relation in self._select(resource)
             for entry in self._known.list_targets(relation, self._uid)
         }
-        return [objects.Body(entry.unpack()) for entry in stores.sort(found.values())]
+        return [objects.Body(entry.unpack()) for entry in entries.sort(found.values())]
 
     def _select(self, resource: selectors.Notation) -> list[relations.Relation]:
         """Select the relations of the resource as it is served now. There can be none."""
@@ -89,7 +89,7 @@ class _Relatives:
 
     def _find(
         self, resource: selectors.Notation, name: str, namespace: str | None
-    ) -> stores.Entry | None:
+    ) -> entries.Entry | None:
         home = self._namespace if namespace is None else namespace
         for relation in self._select(resource):
             scope = None if relation.target.namespaced is False else home
@@ -98,7 +98,7 @@ class _Relatives:
                 return entry
         return None
 
-    def _is_readable(self, entry: stores.Entry, relation: relations.Relation) -> bool:
+    def _is_readable(self, entry: entries.Entry, relation: relations.Relation) -> bool:
         return True
 
 
@@ -120,9 +120,9 @@ class Owned(_Relatives):
         entry = self._find(resource, name, namespace)
         return None if entry is None else objects.Body(entry.unpack())
 
-    def _is_readable(self, entry: stores.Entry, relation: relations.Relation) -> bool:
+    def _is_readable(self, entry: entries.Entry, relation: relations.Relation) -> bool:
         link = relation.link
-        return isinstance(link, mappings.Owns) and stores.is_owned(entry, self._uid, link)
+        return isinstance(link, mappings.Owns) and entries.is_owned(entry, self._uid, link)
 
 
 class Related(_Relatives):

@@ -10,13 +10,12 @@ A store is changed in the event loop of the operator. It can be read in any thre
 
 import asyncio
 import dataclasses
-import enum
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-from kopf._cogs.structs import bodies, dicts, packs, references
-from kopf._core.engines.reconciling import multimaps, overlays
+from kopf._cogs.structs import bodies, packs, references
+from kopf._core.engines.reconciling import entries, multimaps, overlays
 from kopf._core.intents import mappings
 
 TIMEOUT = 5.0
@@ -24,75 +23,6 @@ TIMEOUT = 5.0
 
 TRUST_PERIOD = 600.0
 """The same if they can be: the versions of a cluster restored from a backup can be lower."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, repr=False)
-class Entry:
-    """One version of one object."""
-
-    namespace: str | None
-    name: str
-    uid: str
-    version: str | None
-    owners: tuple[mappings.Owner, ...]
-    packed: bytes
-    packer: packs.Packer
-    labels: Mapping[str, str] | None = None  # if the store keeps them
-
-    def __repr__(self) -> str:
-        name = self.name if self.namespace is None else f'{self.namespace}/{self.name}'
-        return f'<Entry {name} {self.uid} of the version {self.version}>'
-
-    @property
-    def key(self) -> mappings.ObjectKey:
-        """The names of the object."""
-        return mappings.ObjectKey(self.namespace, self.name)
-
-    def get_labels(self) -> Mapping[str, str]:
-        """Return the labels of the object, unpacked only if they are not kept."""
-        return _get_labels(self.unpack()) if self.labels is None else self.labels
-
-    def unpack(self) -> bodies.RawBody:
-        """Return the object: it is a new dict every time."""
-        return cast(bodies.RawBody, self.packer.unpack(self.packed))
-
-
-class Effect(enum.Enum):
-    """What an event or a write has changed in the store."""
-
-    NOTHING = enum.auto()
-    CHANGED = enum.auto()
-    ECHO = enum.auto()  # our own write has come back: it is already in the store
-    INCLUDED = enum.auto()  # a change by others that our later write includes
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """What the store had and has now for one name; ``None`` if there was or is no object."""
-
-    old: Entry | None
-    new: Entry | None
-    effect: Effect = Effect.CHANGED
-    body: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
-
-    @property
-    def is_echo(self) -> bool:
-        """Whether it is only the confirmation of our own write."""
-        return self.effect is Effect.ECHO
-
-    @property
-    def is_news(self) -> bool:
-        """Whether parents can have something to do: false for echoes and repetitions."""
-        return self.effect in (Effect.CHANGED, Effect.INCLUDED)
-
-    def unpack_new(self) -> Mapping[str, Any] | None:
-        """Return the new object, unpacked only if it is not at hand."""
-        if self.body is not None or self.new is None:
-            return self.body
-        return self.new.unpack()
-
-
-NO_CHANGE = Change(None, None, Effect.NOTHING)
 
 
 class Store:
@@ -117,11 +47,12 @@ class Store:
         self._packer = packs.Packer(manager=manager)
         self._timeout = timeout
         self._clock = clock
-        self._entries: dict[str | None, dict[str, Entry]] = {}
-        self._by_uid: dict[str, Entry] = {}
+        self._entries: dict[str | None, dict[str, entries.Entry]] = {}
+        self._by_uid: dict[str, entries.Entry] = {}
         self._by_owner: multimaps.Multimap[str, str] = multimaps.Multimap()
-        self._overlays: dict[mappings.ObjectKey, overlays.Overlay[Entry]] = {}
+        self._overlays: dict[mappings.ObjectKey, overlays.Overlay[entries.Entry]] = {}
         self._streams: dict[str | None, bool] = {}  # whether they have been listed
+        self._positions: dict[str | None, str] = {}  # the versions reached by the streams
         self._synced = asyncio.Event()
         self._synced.set()
 
@@ -139,7 +70,7 @@ class Store:
         entry = self.get_entry(namespace, name)
         return None if entry is None else entry.unpack()
 
-    def get_entry(self, namespace: str | None, name: str) -> Entry | None:
+    def get_entry(self, namespace: str | None, name: str) -> entries.Entry | None:
         """Return the object of this name in its packed form, if it exists."""
         return self._entries.get(namespace, _NO_ENTRIES).get(name)
 
@@ -148,7 +79,7 @@ class Store:
         entry = self._by_uid.get(uid)
         return None if entry is None else entry.unpack()
 
-    def find_entry(self, uid: str) -> Entry | None:
+    def find_entry(self, uid: str) -> entries.Entry | None:
         """Return the object of this uid in its packed form, if it exists."""
         return self._by_uid.get(uid)
 
@@ -156,21 +87,25 @@ class Store:
         """Return copies of the children of this owner, in any sense or in this one, by names."""
         return [entry.unpack() for entry in self.list_owned_entries(uid, owns)]
 
-    def list_owned_entries(self, uid: str, owns: mappings.Owns | None = None) -> list[Entry]:
+    def list_owned_entries(
+        self, uid: str, owns: mappings.Owns | None = None
+    ) -> list[entries.Entry]:
         """Return the same in the packed form."""
         found = (self._by_uid.get(child) for child in self._by_owner[uid])
-        return sort(entry for entry in found if entry and is_owned(entry, uid, owns))
+        return entries.sort(
+            entry for entry in found if entry and entries.is_owned(entry, uid, owns)
+        )
 
     def list_named(self, keys: Iterable[mappings.ObjectKey]) -> list[bodies.RawBody]:
         """Return copies of those of the named objects that exist, by names."""
         found = (self.get_entry(key.namespace, key.name) for key in keys)
-        return [entry.unpack() for entry in sort(entry for entry in found if entry)]
+        return [entry.unpack() for entry in entries.sort(entry for entry in found if entry)]
 
     def iter(self, namespace: str | None = None) -> Iterator[bodies.RawBody]:
         """Iterate over copies of all objects, or of those in one namespace."""
         return (entry.unpack() for entry in self.iter_entries(namespace))
 
-    def iter_entries(self, namespace: str | None = None) -> Iterator[Entry]:
+    def iter_entries(self, namespace: str | None = None) -> Iterator[entries.Entry]:
         """Iterate over the same in the packed form. The store can change meanwhile."""
         if namespace is None:
             return iter(tuple(self._by_uid.values()))
@@ -178,7 +113,7 @@ class Store:
 
     # The events of the streams.
 
-    def put(self, type: bodies.RawEventType, body: Mapping[str, Any]) -> Change:
+    def put(self, type: bodies.RawEventType, body: Mapping[str, Any]) -> entries.Change:
         """
         Accept an event of the stream: its type and its object.
 
@@ -187,27 +122,29 @@ class Store:
         """
         names = _identify(body)
         if names is None or type == 'BOOKMARK':
-            return NO_CHANGE
+            return entries.NO_CHANGE
         key, uid = names
         version = bodies.get_version(body)
         seen = overlays.Sighting(uid, version, type == 'DELETED', is_listed=type is None)
+        if not seen.is_listed and version is not None:
+            self._positions[self._get_scope(key.namespace)] = version
         overlay = self._overlays.get(key)
         if overlay is not None:
             return self._put_over(key, overlay, seen, body)
         old = self.get_entry(*key)
         if seen.is_deleted:
-            return self._remove(old) if old is not None and old.uid == uid else NO_CHANGE
+            return self._remove(old) if old is not None and old.uid == uid else entries.NO_CHANGE
         if old is not None and version is not None and (old.uid, old.version) == (uid, version):
-            return Change(old, old, Effect.NOTHING, body)
+            return entries.Change(old, old, entries.Effect.NOTHING, body)
         return self._replace(old, self._pack(key, uid, body), body)
 
     def _put_over(
         self,
         key: mappings.ObjectKey,
-        overlay: overlays.Overlay[Entry],
+        overlay: overlays.Overlay[entries.Entry],
         seen: overlays.Sighting,
         body: Mapping[str, Any],
-    ) -> Change:
+    ) -> entries.Change:
         old = self.get_entry(*key)
         new = None if seen.is_deleted else self._pack(key, seen.uid, body)
         verdict = overlays.judge(overlay, seen, self._clock())
@@ -215,7 +152,9 @@ class Store:
             del self._overlays[key]
             is_echo = verdict is overlays.Verdict.CONFIRM
             # A list has the last changes only: those by others can be missed before ours.
-            effect = Effect.ECHO if is_echo and not seen.is_listed else Effect.CHANGED
+            effect = (
+                entries.Effect.ECHO if is_echo and not seen.is_listed else entries.Effect.CHANGED
+            )
             return self._replace(old, new, None if new is None else body, effect)
         is_former = overlay.base is not None and overlay.base.uid != seen.uid
         self._overlays[key] = dataclasses.replace(
@@ -225,27 +164,27 @@ class Store:
             is_heard=True,
         )
         is_foreign = overlays.is_foreign(overlay, seen) and not overlay.is_deletion
-        return Change(old, old, Effect.INCLUDED if is_foreign else Effect.ECHO)
+        return entries.Change(
+            old, old, entries.Effect.INCLUDED if is_foreign else entries.Effect.ECHO
+        )
 
     # Our own writes.
 
-    def note_written(self, body: Mapping[str, Any]) -> Change:
+    def note_written(self, body: Mapping[str, Any]) -> entries.Change:
         """
         Accept the answer to our own write: the object as it is now in the cluster.
 
-        The change concerns all parents except the one for which the object was written. There is
-        nothing to do if the stream was faster, or if it does not serve the namespace.
+        The change concerns all parents except the one for which the object was written. Nothing
+        changes if the stream was faster, or if it does not serve the namespace.
         """
         names = _identify(body)
         if names is None or not self.is_served(names[0].namespace):
-            return NO_CHANGE
+            return entries.NO_CHANGE
         key, uid = names
         version = bodies.get_version(body)
         old, overlay = self.get_entry(*key), self._overlays.get(key)
-        known = old.version if old is not None else None if overlay is None else overlay.version
-        is_same = old is not None and old.uid == uid and version in (None, known)
-        if is_same or bodies.is_older(version, known):
-            return Change(old, old, Effect.NOTHING)
+        if self._is_passed(key, uid, version):
+            return entries.Change(old, old, entries.Effect.NOTHING)
         self._overlays[key] = overlays.Overlay(
             uid=uid,
             version=version,
@@ -255,7 +194,21 @@ class Store:
         )
         return self._replace(old, self._pack(key, uid, body), body)
 
-    def note_deleted(self, namespace: str | None, name: str, uid: str | None = None) -> Change:
+    def _is_passed(self, key: mappings.ObjectKey, uid: str, version: str | None) -> bool:
+        """Return whether the stream, or an answer to a later write, has come before this answer."""
+        old, overlay = self.get_entry(*key), self._overlays.get(key)
+        if old is not None and old.uid == uid and version in (None, old.version):
+            return True
+        reached = self._get_position(key)
+        written = None if overlay is None else overlay.version
+        return (version is not None and version == reached) or any(
+            bodies.is_older(version, other)
+            for other in (reached, written, None if old is None else old.version)
+        )
+
+    def note_deleted(
+        self, namespace: str | None, name: str, uid: str | None = None
+    ) -> entries.Change:
         """
         Accept our own deletion of an object that is gone at once.
 
@@ -263,7 +216,7 @@ class Store:
         """
         old = self.get_entry(namespace, name)
         if old is None or uid not in (None, old.uid):
-            return NO_CHANGE
+            return entries.NO_CHANGE
         overlay = self._overlays.get(old.key)
         self._overlays[old.key] = overlays.Overlay(
             uid=old.uid,
@@ -275,22 +228,31 @@ class Store:
         )
         return self._remove(old)
 
-    def expire(self) -> list[Change]:
+    def expire(self) -> list[entries.Change]:
         """
-        Forget our own writes that the stream contradicts for too long.
+        Forget our own writes that the stream has passed, or contradicts for too long.
 
         To be called from time to time, e.g. once in several seconds.
         """
         now = self._clock()
         void = [
-            key for key, overlay in self._overlays.items() if overlays.is_contradicted(overlay, now)
+            key
+            for key, overlay in self._overlays.items()
+            if overlays.is_contradicted(overlay, self._get_position(key), now)
         ]
         return self._revert(void)
+
+    def _get_scope(self, namespace: str | None) -> str | None:
+        """Return the namespace of the stream that brings the objects of this namespace."""
+        return None if None in self._streams else namespace
+
+    def _get_position(self, key: mappings.ObjectKey) -> str | None:
+        return self._positions.get(self._get_scope(key.namespace))
 
     def _choose_period(self, version: str | None) -> float:
         return TRUST_PERIOD if str(version).isdecimal() else self._timeout
 
-    def _revert(self, keys: Iterable[mappings.ObjectKey]) -> list[Change]:
+    def _revert(self, keys: Iterable[mappings.ObjectKey]) -> list[entries.Change]:
         """Return to what the stream has told about these objects."""
         changes = []
         for key in keys:
@@ -305,7 +267,9 @@ class Store:
         self._streams.setdefault(namespace, False)
         self._update_synced()
 
-    def note_listed(self, namespace: str | None, version: str | None = None) -> list[Change]:
+    def note_listed(
+        self, namespace: str | None, version: str | None = None
+    ) -> list[entries.Change]:
         """
         Accept the end of a list: all of its objects, and the deletions, were put before.
 
@@ -313,6 +277,8 @@ class Store:
         """
         self._streams[namespace] = True
         self._update_synced()
+        if version is not None:
+            self._positions[self._get_scope(namespace)] = version
         now = self._clock()
         void = [
             key
@@ -321,11 +287,13 @@ class Store:
         ]
         return self._revert(void)
 
-    def drop(self, namespace: str | None) -> list[Change]:
+    def drop(self, namespace: str | None) -> list[entries.Change]:
         """Forget a namespace that is no longer served, or everything if there is no namespace."""
         self._streams.pop(namespace, None)
+        self._positions.pop(namespace, None)
         if namespace is None:
             self._streams.clear()
+            self._positions.clear()
             self._overlays.clear()
         self._update_synced()
         for key in [key for key in self._overlays if key.namespace == namespace]:
@@ -353,7 +321,7 @@ class Store:
 
     # The entries.
 
-    def _pack(self, key: mappings.ObjectKey, uid: str, body: Mapping[str, Any]) -> Entry:
+    def _pack(self, key: mappings.ObjectKey, uid: str, body: Mapping[str, Any]) -> entries.Entry:
         try:
             packed = self._packer.pack(body, len(self))
         except ValueError:  # too deep: the metadata of objects are flat
@@ -362,35 +330,37 @@ class Store:
             packed = self._packer.pack(shallow, len(self))
         version = bodies.get_version(body)
         owners = mappings.extract_owners(body)
-        labels = dict(_get_labels(body)) if self.keeps_labels else None
-        return Entry(key.namespace, key.name, uid, version, owners, packed, self._packer, labels)
+        labels = dict(entries.get_labels(body)) if self.keeps_labels else None
+        return entries.Entry(
+            key.namespace, key.name, uid, version, owners, packed, self._packer, labels
+        )
 
     def _replace(
         self,
-        old: Entry | None,
-        new: Entry | None,
+        old: entries.Entry | None,
+        new: entries.Entry | None,
         body: Mapping[str, Any] | None,
-        effect: Effect = Effect.CHANGED,
-    ) -> Change:
+        effect: entries.Effect = entries.Effect.CHANGED,
+    ) -> entries.Change:
         if old is None and new is None:
-            return NO_CHANGE
+            return entries.NO_CHANGE
         if old is not None:
             self._unlink(old, new)
         if new is not None:
             self._link(new)
-        return Change(old, new, effect, body)
+        return entries.Change(old, new, effect, body)
 
-    def _remove(self, old: Entry) -> Change:
+    def _remove(self, old: entries.Entry) -> entries.Change:
         return self._replace(old, None, None)
 
-    def _link(self, entry: Entry) -> None:
+    def _link(self, entry: entries.Entry) -> None:
         self._entries.setdefault(entry.namespace, {})[entry.name] = entry
         self._by_uid[entry.uid] = entry
         for owner in entry.owners:
             self._by_owner.add(owner.uid, entry.uid)
         self.size += len(entry.packed)
 
-    def _unlink(self, entry: Entry, new: Entry | None) -> None:
+    def _unlink(self, entry: entries.Entry, new: entries.Entry | None) -> None:
         """Remove an entry; what its replacement also has is left for readers in other threads."""
         self.size -= len(entry.packed)
         is_same = new is not None and new.uid == entry.uid
@@ -442,25 +412,12 @@ class Stores:
             self._stores[resource] = Store(resource, **self._options)
         return self._stores[resource]
 
-    def expire(self) -> list[tuple[references.Resource, Change]]:
+    def expire(self) -> list[tuple[references.Resource, entries.Change]]:
         """Call `Store.expire` of all stores."""
         return [(store.resource, change) for store in self for change in store.expire()]
 
 
-_NO_ENTRIES: Mapping[str, Entry] = {}
-
-
-def sort(entries: Iterable[Entry]) -> list[Entry]:
-    """Sort the entries by names."""
-    return sorted(entries, key=lambda entry: (entry.namespace or '', entry.name))
-
-
-def is_owned(entry: Entry, uid: str, owns: mappings.Owns | None) -> bool:
-    return any(owner.uid == uid and (not owns or owns.accepts(owner)) for owner in entry.owners)
-
-
-def _get_labels(body: Mapping[str, Any]) -> Mapping[str, str]:
-    return dicts.resolve_mapping(body, ('metadata', 'labels'))
+_NO_ENTRIES: Mapping[str, entries.Entry] = {}
 
 
 def _identify(body: Mapping[str, Any]) -> tuple[mappings.ObjectKey, str] | None:
