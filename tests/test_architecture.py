@@ -30,7 +30,7 @@ ENGINES = [
     'daemons',
     'activities | admission | events | indexing | peering | reconciling',
 ]
-COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
+COGS = ['clients', 'configs', 'structs', 'codecs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
     'async_sandbox',
@@ -38,10 +38,12 @@ SANDBOX = [
     'persistence | kubeconfigs | admin_client',
     'keyrings | http',
     'endpoints',
+    'workloads',
     'clusters',
     'openapi | controllers',
     'registry',
     'admission | apiextensions',
+    'cel',
     'auth | apply | schema | faults',
     'codec | storage',
     'meta | threads | options',

@@ -126,7 +126,7 @@ PROMISED = [
     'EVERYTHING',
 ]
 
-ADDED = ['Backoff']
+ADDED = ['Backoff', 'Column', 'Immutable', 'Rule', 'Schema', 'crd', 'rule', 'to_patch']
 """Names that only this framework has."""
 
 UNLISTED = ['adjust_namespace', 'harmonize_naming']
