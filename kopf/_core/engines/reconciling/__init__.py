@@ -1,0 +1,3 @@
+"""
+Level-triggered reconciliation: the store of objects, and the relations between them.
+"""
