@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
         get_default_registry,
         set_default_registry,
     )
+    from kopf._core.intents.requeues import Requeue
     from kopf._core.intents.stoppers import (
         AsyncDaemonStopperChecker,
         DaemonStopped,
@@ -106,7 +107,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
         WebhookServer,
     )
     from kopf._kits.webhooks.tunnels import WebhookAutoTunnel, WebhookNgrokTunnel
-    from kopf.on import daemon, index, register, subhandler, timer
+    from kopf.on import daemon, index, reconcile, register, subhandler, timer
 
 _NAMES = {
     'kopf._cogs.configs.diffbase': (
@@ -150,6 +151,7 @@ _NAMES = {
     ),
     'kopf._core.intents.reasons': 'Reason',
     'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
+    'kopf._core.intents.requeues': 'Requeue',
     'kopf._core.intents.stoppers': (
         'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker'
     ),
@@ -164,7 +166,7 @@ _NAMES = {
         'WebhookServer'
     ),
     'kopf._kits.webhooks.tunnels': 'WebhookAutoTunnel WebhookNgrokTunnel',
-    'kopf.on': 'daemon index register subhandler timer',
+    'kopf.on': 'daemon index reconcile register subhandler timer',
 }
 _MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -221,6 +223,7 @@ __all__ = [
     'RawEvent',
     'RawEventType',
     'Reason',
+    'Requeue',
     'Resource',
     'SSLPeer',
     'SmartProgressStorage',
@@ -269,6 +272,7 @@ __all__ = [
     'not_',
     'on',
     'operator',
+    'reconcile',
     'register',
     'remove_owner_reference',
     'run',

@@ -145,6 +145,18 @@ class SpawningCause(ResourceCause):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ReconcilingCause(ResourceCause):
+    """An object must be brought to its desired state, whatever has happened."""
+
+    deleting: bool = False
+    triggers: frozenset[str] = frozenset()
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        own = super()._own_kwargs()
+        return {**own, 'deleting': self.deleting, 'triggers': self.triggers}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ComparingCause(ResourceCause):
     """An object has two states: the past and the present one. Either can be absent."""
 

@@ -7,6 +7,7 @@ The decorators themselves, with their signatures, are in `kopf.on`. They pass th
 """
 
 import dataclasses
+import math
 import typing
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -89,6 +90,20 @@ def _decorate(
         return fn
 
     return decorate
+
+
+def check_paces(*, workers: int | None, **seconds: float | None) -> None:
+    """Check the options of level-triggered functions that are numbers."""
+    for name, value in {'workers': workers, **seconds}.items():
+        if value is None:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or (name == 'workers' and not isinstance(value, int)):
+            raise TypeError(f'@kopf.on.reconcile: {name}= is a number; got {value!r}.')
+        if not 0 < value < math.inf:
+            raise ValueError(
+                f'@kopf.on.reconcile: {name}= must be above 0, and finite; got {value!r}.'
+            )
 
 
 def unite_operations(

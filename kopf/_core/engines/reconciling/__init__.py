@@ -1,0 +1,3 @@
+"""
+Reconciling: what level-triggered functions need: when they are called, and what they see.
+"""
