@@ -85,6 +85,7 @@ class Ended:
     requeue: float | None = None  # seconds until the next call, as requested
     retry: float | None = None  # seconds until the next attempt after a failure
     is_final: bool = False  # whether the failure must not be retried
+    is_last: bool = False  # whether nothing remains to be done before the deletion
     started: datetime.datetime | None = None  # when the first attempt began
 
 
@@ -123,7 +124,7 @@ def notice(
     if level.seen == version and not is_met:
         return level
     is_changed = level.seen is None or digest is None or digest != level.digest
-    noticed = dataclasses.replace(level, seen=version)
+    noticed = dataclasses.replace(level, seen=version, is_held=False)
     if is_met:
         return poke(noticed, {Trigger.START}, pace, now)
     return poke(noticed, {Trigger.SELF}, pace, now) if is_changed else noticed
@@ -132,6 +133,16 @@ def notice(
 def follow(level: Level, before: str | None, after: str | None) -> Level:
     """Skip from one version to the next one, if the function knows all changes between them."""
     return dataclasses.replace(level, seen=after) if level.seen == before else level
+
+
+def skip(level: Level) -> Level:
+    """Drop everything: the function is not for this object now."""
+    return dataclasses.replace(NEW, is_finished=level.is_finished)
+
+
+def hold(level: Level, *, is_held: bool = True) -> Level:
+    """Hold the calls, or let them go."""
+    return dataclasses.replace(level, is_held=is_held)
 
 
 def list_due(level: Level, now: float) -> Triggers:
@@ -198,7 +209,13 @@ def end(
         )
     again = math.inf if ended.requeue is None else now + ended.requeue
     return dataclasses.replace(
-        level, again=again, purpose=Trigger.REQUEUE, failures=0, started=None
+        level,
+        again=again,
+        resync=math.inf if ended.is_last else resync,
+        purpose=Trigger.REQUEUE,
+        failures=0,
+        started=None,
+        is_finished=ended.is_last,
     )
 
 
