@@ -96,6 +96,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     )
     from kopf._core.reactor.running import operator, run, run_tasks, spawn_tasks
     from kopf._core.reactor.subhandling import execute
+    from kopf._core.reactor.triggering import trigger
     from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
     from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
     from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
@@ -157,6 +158,7 @@ _NAMES = {
     ),
     'kopf._core.reactor.running': 'operator run run_tasks spawn_tasks',
     'kopf._core.reactor.subhandling': 'execute',
+    'kopf._core.reactor.triggering': 'trigger',
     'kopf._kits.hierarchies': (
         'adjust_namespace adopt append_owner_reference harmonize_naming label '
         'remove_owner_reference'
@@ -282,6 +284,7 @@ __all__ = [
     'spawn_tasks',
     'subhandler',
     'timer',
+    'trigger',
     'warn',
 ]
 

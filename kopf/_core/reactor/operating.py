@@ -46,6 +46,7 @@ from kopf._core.reactor import (
     streams,
     summaries,
     supervision,
+    triggering,
 )
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,7 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
+            stack.enter_context(triggering.attached(self))
             # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
             stack.push_async_callback(self.poster.close)
             if not await supervision.run_until_stopped(stopper, {'startup': self._start_up()}):
@@ -182,6 +184,21 @@ class Operator:
                 besides=besides,
                 ending=self.spawner.begin_exit,
             )
+
+    def is_reconciled(self, selector: selectors.Selector, namespace: str | None, name: str) -> bool:
+        """Return whether such an object is known and reconciled; called from any thread."""
+        return any(
+            watcher.is_reconciled(namespace, name) for watcher in self._find_watchers(selector)
+        )
+
+    def trigger(self, selector: selectors.Selector, namespace: str | None, name: str) -> None:
+        """Have the object reconciled, if it is known."""
+        for watcher in self._find_watchers(selector):
+            watcher.trigger(namespace, name)
+
+    def _find_watchers(self, selector: selectors.Selector) -> list[streams.Watcher]:
+        watchers = tuple(self.watchers.items())
+        return [watcher for key, watcher in watchers if selector.matches(key.resource)]
 
     def _make_monitor(self, pulse: pulses.Pulse) -> monitoring.Monitor:
         return monitoring.Monitor(

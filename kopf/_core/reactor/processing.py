@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, breakers, loggers, throttlers
+from kopf._core.engines.reconciling import levels
 from kopf._core.reactor import (
     accompanying,
     calling,
@@ -124,6 +125,10 @@ class Processor:
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(inventory.NEW, handled=memory.cycle.handled)
         return True
+
+    def poke(self, memory: inventory.Memory, trigger: levels.Trigger) -> None:
+        """Make the level-triggered handlers due for an object; the caller wakes it up."""
+        self._reconciler.poke(memory, {trigger})
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all events received for an object, and return when to handle it again."""

@@ -20,6 +20,7 @@ from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients.watching import event_streams, stream_states, watch_events
 from kopf._cogs.structs import bodies, references
 from kopf._core.engines.indexing import indexers
+from kopf._core.engines.reconciling import levels, packed_bodies
 from kopf._core.intents import handlers
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
 
@@ -63,8 +64,13 @@ class Watcher:
         )
         self._state, self._flow = state, served.flow
         self._processor = processing.Processor(
-            served, nudge=self._nudge, expect=state.expect, is_left_alone=state.unfit.has_object
+            served,
+            nudge=self._nudge,
+            expect=state.expect,
+            is_left_alone=state.unfit.has_object,
+            wake=self._wake,
         )
+        self._bodies = packed_bodies.PackedBodies()
         self._queue = self._make_queue()
         remains = remains or Remains()
         self._earlier = remains.known  # known before the pause, and not seen since then
@@ -82,6 +88,29 @@ class Watcher:
         while True:
             await pauses.wait_until(False)
             await self._run_until_paused(pauses)
+
+    def is_reconciled(self, namespace: str | None, name: str) -> bool:
+        """Return whether such an object is known and reconciled; called from any thread."""
+        return bool(self._served.reconcilers) and self._find(namespace, name) is not None
+
+    def trigger(
+        self, namespace: str | None, name: str, trigger: levels.Trigger = levels.Trigger.EXTERNAL
+    ) -> None:
+        """Have the object reconciled, if it is known."""
+        key = self._find(namespace, name)
+        if key is not None:
+            self.poke(key, trigger)
+
+    def poke(self, key: inventory.Key, trigger: levels.Trigger) -> None:
+        """Have the object reconciled; objects that were never handled will be reconciled anyway."""
+        memory = self._served.site.memories.find_by_key(key, self._served.resource)
+        if memory is not None:
+            self._processor.poke(memory, trigger)
+            self._wake(key)
+
+    def _find(self, namespace: str | None, name: str) -> inventory.Key | None:
+        seen = self._state.known.get(watch_events.Key(namespace or '', name))
+        return None if seen is None else inventory.Key(seen.uid)
 
     def forget(self) -> None:
         """Forget the objects, gone with their namespace or resource, after the watcher ended."""
@@ -187,6 +216,8 @@ class Watcher:
         if self._tombstones.parts or not site.registry._watching.is_empty:
             event = self._tombstones.update(event)
         body = event['object']
+        if self._served.reconcilers:
+            self._bodies.take(inventory.identify(body), event)
         if not site.indexers.is_empty and site.indexers.is_indexed(
             self._served.resource, self._served.selectors
         ):
@@ -208,6 +239,7 @@ class Watcher:
         """Restart the next stream from scratch, but remember the objects known until now."""
         self._earlier |= self._state.known
         self._state.known = {}
+        self._bodies.clear()  # they are listed again
         existing = {seen.uid for seen in self._earlier.values()}
         self._deleted |= {key: body for key, body in dropped.items() if key not in existing}
 
@@ -219,6 +251,7 @@ class Watcher:
             dismiss=self._processor.dismiss,
             flow=self._flow,
             is_every_event_wanted=self._has_event_handlers,
+            restore=self._bodies.get if self._served.reconcilers else None,
         )
 
     def _has_event_handlers(self) -> bool:
@@ -234,3 +267,6 @@ class Watcher:
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
+
+    def _wake(self, key: inventory.Key) -> None:
+        self._queue.wake(key)
