@@ -132,7 +132,9 @@ def notice(
 
 def follow(level: Level, before: str | None, after: str | None) -> Level:
     """Skip from one version to the next one, if the function knows all changes between them."""
-    return dataclasses.replace(level, seen=after) if level.seen == before else level
+    if level.seen != before:
+        return level
+    return dataclasses.replace(level, seen=after, is_held=False)
 
 
 def skip(level: Level) -> Level:
@@ -192,8 +194,8 @@ def end(
     End a call, and schedule the next one. ``phase`` is the share of the period of resyncs.
     """
     resync = math.inf
-    if pace.resync and not ended.is_final:
-        resync = now + pace.resync - (now - phase * pace.resync) % pace.resync
+    if pace.resync is not None and not ended.is_final:
+        resync = choose_resync(pace.resync, phase, now)
     level = dataclasses.replace(level, resync=resync, digest=digest)
     if ended.is_final:
         return dataclasses.replace(
@@ -217,6 +219,12 @@ def end(
         started=None,
         is_finished=ended.is_last,
     )
+
+
+def choose_resync(period: float, phase: float, now: float) -> float:
+    """Choose the next moment of a periodic call; not the one that the timers have just met."""
+    remaining = period - (now - phase * period) % period
+    return now + remaining + (period if remaining < 2 * TICK else 0)
 
 
 def choose_phase(uid: str) -> float:
