@@ -93,6 +93,12 @@ def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
     return None if version is None else str(version)
 
 
+def is_older(version: str | None, other: str | None) -> bool:
+    """Return whether a version is certainly older than another; never, unless both are numbers."""
+    one, two = str(version), str(other)
+    return one.isdecimal() and two.isdecimal() and int(one) < int(two)
+
+
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """Build a reference to an object, e.g. for k8s-events; absent fields are left out."""
     metadata = dicts.resolve_mapping(body, ('metadata',))

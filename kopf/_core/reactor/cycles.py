@@ -191,10 +191,4 @@ def is_echo(version: str | None, awaited: str) -> bool:
     """Return whether this version includes the awaited change. Numeric versions only grow."""
     if version == awaited:
         return True
-    return is_older(awaited, version)
-
-
-def is_older(version: str | None, other: str | None) -> bool:
-    """Return whether a version is certainly older than another; never, unless both are numbers."""
-    one, two = str(version), str(other)
-    return one.isdecimal() and two.isdecimal() and int(one) < int(two)
+    return bodies.is_older(awaited, version)

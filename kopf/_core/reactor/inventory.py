@@ -164,7 +164,7 @@ class Memory:
         if awaited is None or cycles.is_echo(version, awaited.version):
             self.awaited = None
             return body
-        is_older = cycles.is_older(version, awaited.version)
+        is_older = bodies.is_older(version, awaited.version)
         is_trusted = now < awaited.deadline + TRUST_PERIOD
         if is_new and is_older and now > awaited.deadline:
             awaited = dataclasses.replace(awaited, is_doubted=True)

@@ -355,7 +355,7 @@ class Processor:
         """
         Remember the state that another operator has handled during our pause, for all versions.
         """
-        if cycles.is_older(bodies.get_version(batch.body), memory.cycle.version):
+        if bodies.is_older(bodies.get_version(batch.body), memory.cycle.version):
             return
         handled = self._read_handled(batch, memory)
         twins = self.site.memories.iter_twins(inventory.identify(batch.body), self.served.resource)

@@ -1,3 +1,3 @@
 """
-Reconciling: what level-triggered functions need: when they are called, and what they see.
+Level-triggered reconciliation: the store of objects, and the relations between them.
 """
