@@ -72,8 +72,10 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
     from kopf._core.engines.events.posting import event, exception, info, warn
     from kopf._core.engines.indexing.indices import Index, Store
+    from kopf._core.engines.reconciling.relatives import Owned, Related
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Logger
+    from kopf._core.intents.mappings import Owns, ref, selector
     from kopf._core.intents.piggybacking import (
         login_via_async_client,
         login_via_client,
@@ -144,8 +146,10 @@ _NAMES = {
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
     'kopf._core.engines.events.posting': 'event exception info warn',
     'kopf._core.engines.indexing.indices': 'Index Store',
+    'kopf._core.engines.reconciling.relatives': 'Owned Related',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
+    'kopf._core.intents.mappings': 'Owns ref selector',
     'kopf._core.intents.piggybacking': (
         'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig '
         'login_with_service_account'
@@ -215,7 +219,9 @@ __all__ = [
     'Operation',
     'OperatorRegistry',
     'OperatorSettings',
+    'Owned',
     'OwnerReference',
+    'Owns',
     'Patch',
     'PatchFn',
     'PermanentError',
@@ -225,6 +231,7 @@ __all__ = [
     'RawEvent',
     'RawEventType',
     'Reason',
+    'Related',
     'Requeue',
     'Resource',
     'SSLPeer',
@@ -275,10 +282,12 @@ __all__ = [
     'on',
     'operator',
     'reconcile',
+    'ref',
     'register',
     'remove_owner_reference',
     'run',
     'run_tasks',
+    'selector',
     'set_default_lifecycle',
     'set_default_registry',
     'spawn_tasks',

@@ -16,7 +16,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import backoffs, dicts, references, reviews, selectors
 from kopf._core.actions import failures
-from kopf._core.intents import callbacks, causes, declarations, handlers, reasons, registries
+from kopf._core.intents import (
+    callbacks,
+    causes,
+    declarations,
+    handlers,
+    mappings,
+    reasons,
+    registries,
+)
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -457,6 +465,8 @@ def reconcile(
     timeout: float | None = None,
     retries: int | None = None,
     backoff: float | backoffs.Backoff | None = None,
+    owns: Collection[selectors.Notation | mappings.Owns] | None = None,
+    watches: Mapping[Any, mappings.Link | Collection[mappings.Link]] | None = None,
     resync: float | None = None,
     settle: float | None = None,
     deletion: bool | None = None,
@@ -479,6 +489,7 @@ def reconcile(
         {**locals(), 'backoff': backoffs.Backoff() if backoff is None else backoff},
         handlers.ReconcileHandler,
         deletion=bool(deletion),
+        **declarations.parse_links(owns, watches),
     )
 
 

@@ -29,7 +29,7 @@ OF_OBJECTS = (
     'patch',
 )
 OF_CHANGES = ('old', 'new', 'diff')
-OF_LEVELS = ('deleting', 'triggers')
+OF_LEVELS = ('owned', 'related', 'deleting', 'triggers')
 OF_PAST = ('old', 'new', 'diff', 'reason')
 """The arguments that level-triggered functions never get."""
 

@@ -150,10 +150,17 @@ class ReconcilingCause(ResourceCause):
 
     deleting: bool = False
     triggers: frozenset[str] = frozenset()
+    owned: Any = None
+    related: Any = None
 
     def _own_kwargs(self) -> dict[str, Any]:
-        own = super()._own_kwargs()
-        return {**own, 'deleting': self.deleting, 'triggers': self.triggers}
+        return {
+            **super()._own_kwargs(),
+            'deleting': self.deleting,
+            'triggers': self.triggers,
+            'owned': self.owned,
+            'related': self.related,
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

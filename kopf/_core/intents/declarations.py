@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from kopf._cogs.structs import dicts, reviews, selectors
 from kopf._core.actions import execution
-from kopf._core.intents import arguments, causes, filters, handlers, naming, registries
+from kopf._core.intents import arguments, causes, filters, handlers, mappings, naming, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 
@@ -104,6 +104,17 @@ def check_paces(*, workers: int | None, **seconds: float | None) -> None:
             raise ValueError(
                 f'@kopf.on.reconcile: {name}= must be above 0, and finite; got {value!r}.'
             )
+
+
+def parse_links(owns: Any, watches: Any) -> dict[str, Any]:
+    """Parse the options of level-triggered functions about other objects."""
+    try:
+        return {
+            'owns': mappings.parse_owns(owns),
+            'watches': mappings.parse_watches(watches),
+        }
+    except TypeError as error:
+        raise TypeError(f'@kopf.on.reconcile: {error}') from None
 
 
 def unite_operations(

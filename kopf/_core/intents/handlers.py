@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
 from kopf._core.actions import execution, failures, signatures
-from kopf._core.intents import callbacks, causes, reasons, requeues
+from kopf._core.intents import callbacks, causes, mappings, reasons, requeues
 
 InitialDelay: TypeAlias = float | Callable[..., float]
 """Seconds, or a function of the object's kwargs that returns them."""
@@ -211,7 +211,14 @@ class ReconcileHandler(ResourceHandler):
     resync: float | None = None  # the maximum seconds between the calls
     settle: float | None = None  # seconds of silence to wait for after a trigger
     deletion: bool = False  # whether it is also called for the deletion, which waits for it
+    owns: tuple[mappings.Owns, ...] = ()  # the resources of its children
+    watches: tuple[mappings.Watch, ...] = ()  # the resources it refers to, and in which way
     workers: int | None = None  # how many objects it may be called for at the same time
+
+    @property
+    def links(self) -> tuple[mappings.Owns | mappings.Watch, ...]:
+        """The other objects that the handler needs besides its own."""
+        return (*self.owns, *self.watches)
 
     def check_result(self, result: Any) -> None:
         """Refuse everything except for nothing and requeues: other results may get a meaning."""

@@ -149,6 +149,10 @@ class WebhooksRegistry(ResourceRegistry[handlers.WebhookHandler, causes.WebhookC
 class ReconcilingRegistry(ResourceRegistry[handlers.ReconcileHandler, causes.ReconcilingCause]):
     """The level-triggered handlers."""
 
+    def selectors(self) -> set[selectors.Selector]:
+        links = {link.selector for handler in self for link in handler.links}
+        return super().selectors() | links
+
     def _distinguish(
         self, declared: list[handlers.ReconcileHandler]
     ) -> list[handlers.ReconcileHandler]:

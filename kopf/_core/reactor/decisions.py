@@ -104,7 +104,7 @@ class Reconcile:
     called: Sequence[handlers.ReconcileHandler] = ()
     # Those that are not for the object as it is now.
     skipped: Sequence[handlers.ReconcileHandler] = ()
-    # Those that wait until the deletion of the object is blocked.
+    # Those that wait until the deletion is blocked, or until the related objects are known.
     held: Sequence[handlers.ReconcileHandler] = ()
 
 
@@ -140,11 +140,18 @@ def _decide_levels(
         )
         if is_over or not view.is_reconcilable(handler):
             skipped.append(handler)
-        elif handler.deletion and not view.is_blocked:
+        elif _is_early(view, handler):
             held.append(handler)
         else:
             called.append(handler)
     return Reconcile(change, called, skipped, held)
+
+
+def _is_early(view: views.View, handler: handlers.ReconcileHandler) -> bool:
+    """Return whether the handler must wait for the finalizer, or for its related objects."""
+    if handler.links and not view.moment.is_synced:
+        return True
+    return handler.deletion and not view.is_blocked
 
 
 def decide_change(view: views.View) -> Change:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, breakers, loggers, throttlers
@@ -67,6 +67,7 @@ class Processor:
         expect: sending.Expect = lambda body: None,
         is_left_alone: IsLeftAlone = lambda body: False,
         wake: reconcilers.Wake = lambda key: None,
+        is_synced: Callable[[], bool] = lambda: True,
     ) -> None:
         self.served, self.site = served, served.site
         self._flow = served.flow
@@ -76,6 +77,7 @@ class Processor:
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
         self._reconciler = reconcilers.Reconciler(served, wake)
+        self._is_synced = is_synced
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
@@ -126,9 +128,13 @@ class Processor:
             memory.cycle = dataclasses.replace(inventory.NEW, handled=memory.cycle.handled)
         return True
 
-    def poke(self, memory: inventory.Memory, trigger: levels.Trigger) -> None:
+    def poke(self, memory: inventory.Memory, triggers: Collection[levels.Trigger]) -> None:
         """Make the level-triggered handlers due for an object; the caller wakes it up."""
-        self._reconciler.poke(memory, {trigger})
+        self._reconciler.poke(memory, triggers)
+
+    def release(self, memory: inventory.Memory) -> bool:
+        """Let the held level-triggered handlers go; return whether there are any."""
+        return self._reconciler.release(memory)
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all events received for an object, and return when to handle it again."""
@@ -225,7 +231,10 @@ class Processor:
             is_accompanied=is_accompanied,
             is_fresh=is_fresh,
             moment=views.Moment(
-                _read_clock(), waiting is not None, waiting is None or _is_certain(memory)
+                _read_clock(),
+                is_awaiting=waiting is not None,
+                is_certain=waiting is None or _is_certain(memory),
+                is_synced=self._is_synced(),
             ),
         )
         if waiting is None and memory.breaker is not None and memory.cycle.is_foreign(view.version):
@@ -254,7 +263,7 @@ class Processor:
                 step.body,
                 memory,
                 patches.Patch(body=step.body),
-                moment=views.Moment(_read_clock()),
+                moment=views.Moment(_read_clock(), is_synced=self._is_synced()),
             )
         is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)

@@ -94,7 +94,7 @@ class Reconciler:
         if before.failures:
             state = progression.HandlerState(started=before.started, retries=before.failures)
         _put(memory, handler, levels.begin(before))
-        cause = view.explain(triggers)
+        cause = view.explain(handler, triggers)
         cause.logger.debug('%s is due: %s.', handler, ', '.join(sorted(triggers)))
         try:
             outcome = await execution.run_attempt(handler, cause, state, self._env)
@@ -139,6 +139,13 @@ class Reconciler:
         for handler in self.served.reconcilers:
             level = levels.poke(_get(memory, handler), triggers, pace(handler), _read_clock())
             _put(memory, handler, level)
+
+    def release(self, memory: inventory.Memory) -> bool:
+        """Let the held handlers go; return whether there are any."""
+        held = {id: level for id, level in (memory.level_states or {}).items() if level.is_held}
+        released = {id: levels.hold(level, is_held=False) for id, level in held.items()}
+        memory.level_states = {**(memory.level_states or {}), **released}
+        return bool(held)
 
     def measure_delay(self, memory: inventory.Memory) -> float | None:
         """Return the seconds until any handler is due; ``None`` if none until a trigger."""

@@ -15,6 +15,7 @@ from kopf._cogs.structs import references, selectors
 from kopf._core.actions import lifecycles
 from kopf._core.engines.daemons import spawning
 from kopf._core.engines.indexing import indexers as indexers_
+from kopf._core.engines.reconciling import caches as caches_
 from kopf._core.engines.reconciling import permits as permits_
 from kopf._core.intents import handlers, registries
 from kopf._core.reactor import inventory
@@ -33,6 +34,7 @@ class Site:
     lifecycle: lifecycles.LifecycleFn
     indexers: indexers_.Indexers
     spawner: spawning.Spawner
+    caches: caches_.Caches = dataclasses.field(default_factory=caches_.Caches)
     permits: permits_.Permits = dataclasses.field(default_factory=permits_.Permits)
 
     @property
@@ -74,6 +76,20 @@ class Served:
         """The level-triggered handlers of the resource."""
         registry = self.site.registry._reconciling
         return () if registry.is_empty else registry.select(self.resource, self.selectors)
+
+    @property
+    def has_handlers(self) -> bool:
+        """Whether there are any handlers of the resource, rather than only of related objects."""
+        registry, chosen = self.site.registry, self.selectors
+        return bool(self.reconcilers) or any(
+            kind.has_handlers(self.resource, chosen)
+            for kind in (
+                registry._changing,
+                registry._watching,
+                registry._spawning,
+                registry._indexing,
+            )
+        )
 
     def is_calm(self) -> bool:
         """Return whether no handler wants every event, and the objects have no daemons."""

@@ -24,7 +24,7 @@ from kopf._cogs.structs import (
     references,
 )
 from kopf._core.actions import loggers, progression
-from kopf._core.engines.reconciling import levels
+from kopf._core.engines.reconciling import levels, relatives
 from kopf._core.intents import causes, filters, handlers, registries
 from kopf._core.reactor import cycles, inventory, sites
 
@@ -38,6 +38,7 @@ class Moment:
     now: float = 0.0  # loop time
     is_awaiting: bool = False  # whether our own changes have not come back yet
     is_certain: bool = True  # whether the known state includes all our own changes anyway
+    is_synced: bool = True  # whether all owned and watched objects are known
 
 
 _UNTIMED = Moment()
@@ -166,9 +167,17 @@ class View:
             deleting=finalizers.is_deletion_ongoing(self.raw),
         )
 
-    def explain(self, triggers: frozenset[str]) -> causes.ReconcilingCause:
+    def explain(
+        self, handler: handlers.ReconcileHandler, triggers: frozenset[str]
+    ) -> causes.ReconcilingCause:
         """Get the cause for one level-triggered handler, with what it is due for."""
-        return dataclasses.replace(self.reconciling, triggers=triggers)
+        cause, known = self.reconciling, self.site.caches.relations
+        return dataclasses.replace(
+            cause,
+            triggers=triggers,
+            owned=relatives.Owned(known, cause.body, cause.resource, handler.owns),
+            related=relatives.Related(known, cause.body, cause.resource, handler.watches),
+        )
 
     @property
     def _has_handlers(self) -> bool:
