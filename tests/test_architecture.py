@@ -25,7 +25,11 @@ PUBLIC = {'cli', 'on', 'testing'}
 
 LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
-ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | peering | reconciling']
+ENGINES = [
+    'probing',
+    'daemons',
+    'activities | admission | events | indexing | peering | reconciling',
+]
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',

@@ -23,6 +23,7 @@ ADMISSION = (
 )
 STOPPING = ('initial_delay', 'cancellation_backoff', 'cancellation_timeout', 'cancellation_polling')
 TIMING = ('interval', 'initial_delay', 'sharp', 'idle')
+LEVELS = ('owns', 'watches', 'resync', 'settle', 'deletion', 'workers')
 
 SIGNATURES = {
     'event': (*RESOURCE, *FILTERS, 'registry'),
@@ -36,6 +37,7 @@ SIGNATURES = {
     'index': (*RESOURCE, *RETRYING, *FILTERS, 'registry'),
     'daemon': (*RESOURCE, *RETRYING, *STOPPING, *FILTERS, 'registry'),
     'timer': (*RESOURCE, *RETRYING, *TIMING, *FILTERS, 'registry'),
+    'reconcile': (*RESOURCE, *RETRYING, *LEVELS, *FILTERS, 'registry'),
 }
 ACTIVITIES = ('startup', 'cleanup', 'login', 'probe')
 

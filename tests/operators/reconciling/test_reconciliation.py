@@ -108,7 +108,7 @@ async def test_changes_during_a_call_make_one_more_call(cluster, registry, calls
     assert calls == [1, 6]
 
 
-@pytest.mark.guarantee('RCL-006')
+@pytest.mark.guarantee('RCL-002')
 async def test_requeue_is_called_after_its_time_and_forgotten_after_a_trigger(
     cluster, registry, calls, run_operator
 ):
@@ -127,7 +127,7 @@ async def test_requeue_is_called_after_its_time_and_forgotten_after_a_trigger(
     assert calls == [(0, 'self'), (100, 'requeue'), (130, 'self')]
 
 
-@pytest.mark.guarantee('RCL-007')
+@pytest.mark.guarantee('RCL-006')
 async def test_errors_are_retried_with_growing_delays(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, backoff=kopf.Backoff(jitter=0))
     async def fn(triggers, retry, **_):
@@ -153,7 +153,7 @@ async def test_errors_are_retried_with_growing_delays(cluster, registry, calls, 
     assert cluster.writes == []
 
 
-@pytest.mark.guarantee('RCL-007')
+@pytest.mark.guarantee('RCL-006')
 async def test_temporary_error_is_retried_after_its_delay(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry)
     async def fn(**_):
@@ -169,7 +169,7 @@ async def test_temporary_error_is_retried_after_its_delay(cluster, registry, cal
     assert calls == [0, 50, 100]
 
 
-@pytest.mark.guarantee('RCL-008')
+@pytest.mark.guarantee('RCL-006')
 async def test_permanent_error_is_not_retried_until_news(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, resync=60)
     async def fn(triggers, **_):
@@ -187,7 +187,7 @@ async def test_permanent_error_is_not_retried_until_news(cluster, registry, call
     assert calls == ['self', 'self', 'resync']
 
 
-@pytest.mark.guarantee('RCL-008')
+@pytest.mark.guarantee('RCL-014')
 @pytest.mark.parametrize('result', [[{'kind': 'Service'}], {}, 'ok', 0])
 async def test_unexpected_results_are_permanent_failures(
     cluster, registry, calls, run_operator, caplog, result
@@ -208,7 +208,7 @@ async def test_unexpected_results_are_permanent_failures(
     )
 
 
-@pytest.mark.guarantee('RCL-009')
+@pytest.mark.guarantee('RCL-006')
 async def test_timeout_is_for_each_call(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, timeout=5, backoff=10)
     async def fn(**_):
@@ -223,7 +223,7 @@ async def test_timeout_is_for_each_call(cluster, registry, calls, run_operator):
     assert calls == [0, 15, 30]
 
 
-@pytest.mark.guarantee('RCL-007')
+@pytest.mark.guarantee('RCL-006')
 async def test_retries_are_limited(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, retries=3, backoff=10)
     async def fn(**_):
@@ -238,7 +238,7 @@ async def test_retries_are_limited(cluster, registry, calls, run_operator):
     assert calls == [0, 10, 20]
 
 
-@pytest.mark.guarantee('RCL-010')
+@pytest.mark.guarantee('RCL-002')
 async def test_resyncs_are_periodic_and_spread(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, resync=100)
     async def fn(name, triggers, **_):
@@ -262,7 +262,7 @@ async def test_resyncs_are_periodic_and_spread(cluster, registry, calls, run_ope
         )
 
 
-@pytest.mark.guarantee('RCL-011')
+@pytest.mark.guarantee('RCL-012')
 async def test_changes_settle_before_a_call(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, settle=10)
     async def fn(spec, **_):
@@ -279,7 +279,7 @@ async def test_changes_settle_before_a_call(cluster, registry, calls, run_operat
     assert calls == [(4, 25)]
 
 
-@pytest.mark.guarantee('RCL-011')
+@pytest.mark.guarantee('RCL-012')
 async def test_constant_changes_do_not_prevent_calls(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, settle=10)
     async def fn(**_):
@@ -296,7 +296,7 @@ async def test_constant_changes_do_not_prevent_calls(cluster, registry, calls, r
     assert calls[0] == 60  # the tenth postponement was at 50 s
 
 
-@pytest.mark.guarantee('RCL-012')
+@pytest.mark.guarantee('RCL-013')
 async def test_workers_limit_simultaneous_calls(cluster, registry, calls, run_operator):
     running = set()
 
@@ -340,7 +340,7 @@ async def test_only_changes_of_the_field_reconcile(cluster, registry, calls, run
     assert calls == [('obj', 'self'), ('obj', 'self')]
 
 
-@pytest.mark.guarantee('RCL-013')
+@pytest.mark.guarantee('RCL-009')
 async def test_mismatching_objects_are_not_reconciled_and_their_requeues_are_dropped(
     cluster, registry, calls, run_operator
 ):
@@ -363,10 +363,8 @@ async def test_mismatching_objects_are_not_reconciled_and_their_requeues_are_dro
     assert calls == ['self', 'requeue']
 
 
-@pytest.mark.guarantee('RCL-014')
-async def test_levels_and_causes_do_not_wait_for_each_other(
-    cluster, registry, calls, run_operator
-):
+@pytest.mark.guarantee('RCL-007')
+async def test_levels_and_causes_do_not_wait_for_each_other(cluster, registry, calls, run_operator):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append(f'create {retry}')
@@ -394,7 +392,7 @@ async def test_levels_and_causes_do_not_wait_for_each_other(
     assert get_progress(await cluster.get()) == {}
 
 
-@pytest.mark.guarantee('RCL-014')
+@pytest.mark.guarantee('RCL-007')
 async def test_levels_and_causes_make_one_patch(cluster, registry, calls, run_operator):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
@@ -417,7 +415,7 @@ async def test_levels_and_causes_make_one_patch(cluster, registry, calls, run_op
     assert calls == ['self', 'self']  # the second time for the change by the other handler
 
 
-@pytest.mark.guarantee('RCL-015')
+@pytest.mark.guarantee('RCL-002')
 async def test_objects_are_reconciled_on_request(cluster, registry, calls, run_operator):
     declare(registry, calls)
     await start(cluster, run_operator)
@@ -436,7 +434,7 @@ async def test_objects_are_reconciled_on_request(cluster, registry, calls, run_o
     assert calls == [('obj', 'self'), ('obj', 'external'), ('obj', 'external')]
 
 
-@pytest.mark.guarantee('RCL-015')
+@pytest.mark.guarantee('RCL-002')
 async def test_requests_from_functions_are_for_their_operator(cluster, calls, run_operator):
     for number in range(2):
         registry = kopf.OperatorRegistry()
@@ -454,16 +452,16 @@ async def test_requests_from_functions_are_for_their_operator(cluster, calls, ru
     assert sorted(calls) == [(0, 'self'), (1, 'external'), (1, 'self')]
 
 
-@pytest.mark.guarantee('RCL-016')
+@pytest.mark.guarantee('RCL-010')
 async def test_objects_are_not_reconciled_in_a_pause_and_all_are_after_it(
     cluster, registry, calls, town, peering
 ):
     declare(registry, calls, resync=50)
     for number in range(3):
         await cluster.create(f'obj{number}')
-    await town.run('me', priority=1)
+    await town.run('me', priority=1, registry=registry)
     await settle(20)
-    calls.clear()
+    assert {name for name, *_ in calls} == {'obj0', 'obj1', 'obj2'}
     rival = await town.run('rival', priority=2, registry=kopf.OperatorRegistry())
     await settle(10)
     calls.clear()
@@ -479,7 +477,7 @@ async def test_objects_are_not_reconciled_in_a_pause_and_all_are_after_it(
     ]
 
 
-@pytest.mark.guarantee('RCL-017')
+@pytest.mark.guarantee('RCL-008')
 async def test_deletion_waits_for_its_reconciliation(cluster, registry, calls, run_operator):
     @kopf.on.reconcile('kopfexamples', registry=registry, deletion=True)
     async def fn(deleting, **_):
@@ -501,7 +499,7 @@ async def test_deletion_waits_for_its_reconciliation(cluster, registry, calls, r
     assert calls == [False, True, True, True]
 
 
-@pytest.mark.guarantee('RCL-017')
+@pytest.mark.guarantee('RCL-008')
 async def test_deleted_objects_are_not_reconciled_by_default(
     cluster, registry, calls, run_operator
 ):
@@ -517,7 +515,7 @@ async def test_deleted_objects_are_not_reconciled_by_default(
     assert calls == [('obj', 'self')]
 
 
-@pytest.mark.guarantee('RCL-018')
+@pytest.mark.guarantee('RCL-014')
 async def test_sync_functions_are_called_in_threads(cluster, registry, calls, run_operator):
     import threading
 
