@@ -483,7 +483,7 @@ def reconcile(
 
     The function sees only the present, and nothing is stored on the object to remember the calls.
     """
-    declarations.check_paces(resync=resync, settle=settle, timeout=timeout, workers=workers)
+    declarations.check_paces(resync=resync, settle=settle, workers=workers)
     return declarations.declare(
         'reconcile',
         {**locals(), 'backoff': backoffs.Backoff() if backoff is None else backoff},

@@ -3,6 +3,8 @@ Level-triggered functions: for what and how often they are called, and what they
 """
 
 import asyncio
+import itertools
+import threading
 
 import pytest
 from clusters import get_finalizers, get_progress, get_time, wait_until
@@ -257,9 +259,7 @@ async def test_resyncs_are_periodic_and_spread(cluster, registry, calls, run_ope
     assert len({round(times[0]) % 100 for times in moments.values()}) > 5
     for times in moments.values():
         assert 9 <= len(times) <= 11
-        assert all(
-            abs(later - time - 100) < 1 for time, later in zip(times, times[1:], strict=False)
-        )
+        assert all(abs(later - time - 100) < 1 for time, later in itertools.pairwise(times))
 
 
 @pytest.mark.guarantee('RCL-012')
@@ -517,8 +517,6 @@ async def test_deleted_objects_are_not_reconciled_by_default(
 
 @pytest.mark.guarantee('RCL-014')
 async def test_sync_functions_are_called_in_threads(cluster, registry, calls, run_operator):
-    import threading
-
     @kopf.on.reconcile('kopfexamples', registry=registry)
     def fn(patch, **_):
         calls.append(threading.current_thread() is threading.main_thread())
