@@ -234,7 +234,7 @@ class Processor:
                 _read_clock(),
                 is_awaiting=waiting is not None,
                 is_certain=waiting is None or _is_certain(memory),
-                is_synced=self._is_synced(),
+                is_synced=not self.served.reconcilers or self._is_synced(),
             ),
         )
         if waiting is None and memory.breaker is not None and memory.cycle.is_foreign(view.version):
@@ -263,7 +263,7 @@ class Processor:
                 step.body,
                 memory,
                 patches.Patch(body=step.body),
-                moment=views.Moment(_read_clock(), is_synced=self._is_synced()),
+                moment=views.Moment(_read_clock(), is_synced=view.moment.is_synced),
             )
         is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)

@@ -20,7 +20,7 @@ from typing import Any
 
 from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients.watching import event_streams, stream_states, watch_events
-from kopf._cogs.structs import bodies, references
+from kopf._cogs.structs import bodies, finalizers, references
 from kopf._core.engines.indexing import indexers
 from kopf._core.engines.reconciling import caches as caches_
 from kopf._core.engines.reconciling import levels
@@ -247,7 +247,8 @@ class Watcher:
         if self._tombstones.parts or not site.registry._watching.is_empty:
             event = self._tombstones.update(event)
         body = event['object']
-        self._wake_parents(site.caches.take(self._served.resource, event))
+        if not site.caches.is_empty:
+            self._wake_parents(site.caches.take(self._served.resource, event))
         if not site.indexers.is_empty and site.indexers.is_indexed(
             self._served.resource, self._served.selectors
         ):
@@ -269,7 +270,8 @@ class Watcher:
     @property
     def _is_handled(self) -> bool:
         """Whether the objects are handled, and not only stored as related to others."""
-        is_stored = self._served.resource in self._served.site.caches.stores
+        caches = self._served.site.caches
+        is_stored = not caches.is_empty and self._served.resource in caches.stores
         return not is_stored or self._served.has_handlers
 
     def _begin_anew(self, dropped: queueing.Dropped) -> None:
@@ -313,6 +315,8 @@ class Watcher:
     def _expect(self, body: Mapping[str, Any]) -> None:
         """Expect our own change, and make it visible for the handlers of other objects at once."""
         self._state.expect(body)
+        if finalizers.is_deletion_ongoing(body) and not body['metadata'].get('finalizers'):
+            return  # it is deleted now
         self._wake_parents(self._served.site.caches.note_written(self._served.resource, body))
 
     def _wake_parents(self, parents: caches_.Parents) -> None:

@@ -34,6 +34,11 @@ class Caches:
         self.stores = stores.Stores(timeout=timeout, clock=clock)
         self.relations = relations.Relations(self.stores)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no resources are stored, as in operators with no level-triggered handlers."""
+        return not len(self.stores)
+
     def declare(self, declared: Iterable[handlers.ReconcileHandler], served: Served) -> None:
         """Store the objects of the resources as they are served now, and relate them."""
         found = set[relations.Relation]()
