@@ -131,9 +131,10 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	$(PYTHON) -m venv --clear $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 
-.venv-bench/go: $(wildcard benchmarks/go/*.go) benchmarks/go/go.mod benchmarks/go/go.sum
+.venv-bench/go: $(wildcard benchmarks/go/*.go benchmarks/go/*/*.go) benchmarks/go/go.mod benchmarks/go/go.sum
 	@mkdir -p $@
 	cd benchmarks/go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(CURDIR)/$@/operator .
+	cd benchmarks/go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(CURDIR)/$@/reconciling ./reconciling
 	@touch $@
 
 $(KUBECTL_BUILD):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import background
 import changes
+import children
 import servers
 import subjects
 import trials
@@ -13,6 +14,7 @@ import watches
 PYTHONS = frozenset({'kopf', 'plain', 'reference'})
 EVERYBODY = PYTHONS | {'go'}
 OURS = frozenset({'kopf'})
+LEVEL_TRIGGERED = EVERYBODY - {'reference'}
 
 
 def take_all(total: int) -> list[int]:
@@ -113,6 +115,15 @@ SCENARIOS: Mapping[str, Scenario] = {
         prepare=background.prepare_indices,
         rounds=2,
         names=PYTHONS,
+    ),
+    'reconciling': Scenario(
+        'Reconciliation: {total} parents with 3 children of 1.5 kB each; children are changed',
+        children.measure_reconciling,
+        10_000,
+        100,
+        prepare=children.prepare_children,
+        rounds=2,
+        names=LEVEL_TRIGGERED,
     ),
     'memory': Scenario(
         'Memory: up to {total} objects, only watched',

@@ -88,6 +88,14 @@ def make_handled_object(number: int) -> dict[str, Any]:
     return body
 
 
+def build_load_path(cluster: 'Cluster', number: int) -> str:
+    return f'{cluster.loads}/load-{number}'
+
+
+def build_load_change(due: float) -> dict[str, Any]:
+    return {'spec': {'sent': due}}
+
+
 class Cluster:
     """A load generator: many requests over a few connections. Each method runs its own loop."""
 
@@ -132,10 +140,16 @@ class Cluster:
         entered.namespace = namespace
         return entered
 
-    def create(self, total: int, *, make: Maker = make_object, first: int = 0) -> None:
+    def get_path(self, plural: str) -> str:
+        """Return the path of a resource of the core API in the namespace."""
+        return f'/api/v1/namespaces/{self.namespace}/{plural}'
+
+    def create(
+        self, total: int, *, make: Maker = make_object, first: int = 0, path: str | None = None
+    ) -> None:
         self._repeat(
             range(first, total),
-            lambda session, number: send(session, 'POST', self.loads, make(number)),
+            lambda session, number: send(session, 'POST', path or self.loads, make(number)),
         )
 
     def update(self, total: int, replicas: int) -> None:
@@ -149,17 +163,23 @@ class Cluster:
         self._repeat([number], lambda session, _: self._patch(session, number, spec))
 
     def pace(
-        self, numbers: Iterable[int], *, rate: float, connections: int = CONNECTIONS
+        self,
+        numbers: Iterable[int],
+        *,
+        rate: float,
+        connections: int = CONNECTIONS,
+        build_path: Callable[['Cluster', int], str] = build_load_path,
+        build_body: Callable[[float], Any] = build_load_change,
     ) -> list[float]:
         """
-        Change objects at this rate, if the server can sustain it; store due times in ``spec.sent``.
+        Change objects at this rate, if the server can sustain it; store due times in them.
 
         Returns the seconds of each request.
         """
         headers = {'Authorization': f'Bearer {self.token}'}
         sender = paces.Sender(self.url, headers, self.context, connections=connections)
-        urls = [f'{self.loads}/load-{number}' for number in numbers]
-        return sender.send(urls, lambda due: {'spec': {'sent': due}}, rate=rate)
+        urls = [build_path(self, number) for number in numbers]
+        return sender.send(urls, build_body, rate=rate)
 
     def delete(self, total: int) -> None:
         self._repeat(
@@ -197,7 +217,13 @@ class Cluster:
 
     def list_versions(self) -> dict[str, str]:
         """Return the resource versions of all objects by name."""
+        return self._list('resourceVersion')
 
+    def list_uids(self) -> dict[str, str]:
+        """Return the uids of all objects by name."""
+        return self._list('uid')
+
+    def _list(self, field: str) -> dict[str, str]:
         async def ask(session: aiohttp.ClientSession) -> dict[str, str]:
             found: dict[str, str] = {}
             token = ''
@@ -207,8 +233,7 @@ class Cluster:
                 ) as response:
                     page = await response.json()
                 found |= {
-                    item['metadata']['name']: item['metadata']['resourceVersion']
-                    for item in page['items']
+                    item['metadata']['name']: item['metadata'][field] for item in page['items']
                 }
                 token = page['metadata'].get('continue', '')
                 if not token:

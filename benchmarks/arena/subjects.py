@@ -16,7 +16,11 @@ OPERATORS = pathlib.Path(__file__).resolve().parent / 'operators'
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A framework: with an interpreter that has it installed, or a program that needs none."""
+    """
+    A framework: with an interpreter that has it installed, or a program that needs none.
+
+    Operators that need other libraries are programs of their names beside that program.
+    """
 
     name: str
     python: pathlib.Path | None = None
@@ -25,7 +29,8 @@ class Subject:
     def build_command(self, operator: str, namespace: str) -> list[str]:
         """Return the command to run such an operator."""
         if self.program is not None:
-            return [str(self.program), operator, namespace]
+            own = self.program.with_name(operator)
+            return [str(own if own.exists() else self.program), operator, namespace]
         return [
             str(self.python),
             '-m',

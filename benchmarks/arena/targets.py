@@ -102,6 +102,20 @@ TARGETS = [
         Kind.OF_REFERENCE,
     ),
     Target(
+        'memory with 10,000 reconciled parents and 30,000 children, MB',
+        'reconciling',
+        'RSS MB',
+        110,
+        total=10_000,
+    ),
+    Target(
+        'CPU of a change of a child with the call for its parent, times that of Go',
+        'reconciling',
+        'loaded, CPU ms per change',
+        2.0,
+        Kind.OF_GO,
+    ),
+    Target(
         'cost of a change among 50,000 objects, times that among 1,000',
         'growth',
         'times as much',

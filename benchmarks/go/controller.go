@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"kopf/benchmarks/go/progress"
 )
 
 const (
@@ -28,10 +30,10 @@ type controller struct {
 	client dynamic.ResourceInterface
 	lister cache.GenericNamespaceLister
 	queue  workqueue.TypedRateLimitingInterface[string]
-	told   *progress
+	told   *progress.Progress
 }
 
-func newController(client dynamic.ResourceInterface, informer informers.GenericInformer, namespace string, told *progress) *controller {
+func newController(client dynamic.ResourceInterface, informer informers.GenericInformer, namespace string, told *progress.Progress) *controller {
 	c := &controller{
 		client: client,
 		lister: informer.Lister().ByNamespace(namespace),
@@ -43,7 +45,7 @@ func newController(client dynamic.ResourceInterface, informer informers.GenericI
 		UpdateFunc: func(_, object any) { c.enqueue(object) },
 		DeleteFunc: c.enqueue,
 	})
-	exitOn(err)
+	progress.ExitOn(err)
 	return c
 }
 
@@ -109,7 +111,7 @@ func (c *controller) release(ctx context.Context, object *unstructured.Unstructu
 	if err := c.setFinalizers(ctx, object, slices.DeleteFunc(slices.Clone(object.GetFinalizers()), isOurs)); err != nil {
 		return err
 	}
-	c.told.add("deleted")
+	c.told.Add("deleted")
 	return nil
 }
 
@@ -125,16 +127,16 @@ func (c *controller) handle(ctx context.Context, object *unstructured.Unstructur
 		return nil
 	}
 	if sent, isSent, _ := unstructured.NestedFloat64(object.Object, "spec", "sent"); isSent && isHandled {
-		c.told.sample(sent)
+		c.told.Sample(sent)
 	}
 	metadata := map[string]any{"annotations": map[string]any{annotation: string(state)}}
 	if err := c.patch(ctx, object.GetName(), metadata); err != nil {
 		return err
 	}
 	if isHandled {
-		c.told.add("updated")
+		c.told.Add("updated")
 	} else {
-		c.told.add("created")
+		c.told.Add("created")
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -20,48 +19,41 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"kopf/benchmarks/go/progress"
 )
 
 const resync = 10 * time.Hour
 
 var resource = schema.GroupVersionResource{Group: "bench.dev", Version: "v1", Resource: "loads"}
 
-func exitOn(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
 func connect() dynamic.Interface {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	exitOn(err)
+	progress.ExitOn(err)
 	config.QPS, config.Burst = 10000, 10000
 	client, err := dynamic.NewForConfig(config)
-	exitOn(err)
+	progress.ExitOn(err)
 	return client
 }
 
 // Counts all events, and keeps the objects as informers do.
-func watch(informer informers.GenericInformer, told *progress) {
+func watch(informer informers.GenericInformer, told *progress.Progress) {
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { told.add("seen") },
-		UpdateFunc: func(_, _ any) { told.add("seen") },
-		DeleteFunc: func(any) { told.add("seen") },
+		AddFunc:    func(any) { told.Add("seen") },
+		UpdateFunc: func(_, _ any) { told.Add("seen") },
+		DeleteFunc: func(any) { told.Add("seen") },
 	})
-	exitOn(err)
+	progress.ExitOn(err)
 }
 
 func main() {
 	if len(os.Args) != 3 {
-		exitOn(fmt.Errorf("usage: %s lifecycle|latency|events NAMESPACE", os.Args[0]))
+		progress.ExitOn(fmt.Errorf("usage: %s lifecycle|latency|events NAMESPACE", os.Args[0]))
 	}
 	kind, namespace := os.Args[1], os.Args[2]
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
-	total, err := strconv.Atoi(os.Getenv("BENCH_TOTAL"))
-	exitOn(err)
-	told := &progress{path: os.Getenv("BENCH_PROGRESS"), total: total, counts: map[string]int{}}
+	told := progress.New()
 	client := connect()
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, resync, namespace, nil)
 	informer := factory.ForResource(resource)
@@ -71,7 +63,7 @@ func main() {
 	} else {
 		controlling = newController(client.Resource(resource).Namespace(namespace), informer, namespace, told)
 	}
-	told.tell("ready", 1)
+	told.Tell("ready", 1)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if controlling != nil {
@@ -79,6 +71,6 @@ func main() {
 	}
 	<-ctx.Done()
 	if kind == "latency" {
-		told.tell("samples", told.samples)
+		told.TellAll(nil)
 	}
 }

@@ -8,10 +8,13 @@ import pytest
 
 from kopf._cogs.structs import packs
 
+TEXT = st.text(max_size=5)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
-    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(TEXT, values, max_size=3),
+    max_leaves=5,
 )
+BODIES = st.lists(st.dictionaries(TEXT, VALUES, max_size=3), max_size=4)
 
 
 def build_object(number):
@@ -23,7 +26,8 @@ def build_object(number):
     }
 
 
-@hypothesis.given(bodies=st.lists(st.dictionaries(st.text(), VALUES), max_size=5))
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(bodies=BODIES)
 @pytest.mark.parametrize('threshold', [0, 2, 100])
 def test_unpacked_objects_are_as_they_were(bodies, threshold):
     packer = packs.Packer(threshold=threshold)
@@ -40,6 +44,17 @@ def test_objects_are_compressed_when_there_are_many_of_them():
 
     assert min(sizes[:2]) > 500
     assert max(sizes[2:]) < 100
+
+
+def test_unusual_first_object_does_not_prevent_the_compression():
+    packer = packs.Packer(threshold=2)
+    packer.pack({'metadata': {'name': 'unusual'}})
+
+    sizes = [len(packer.pack(build_object(number), number)) for number in range(1, 4)]
+
+    assert sizes[0] > 500
+    assert sizes[1] < 100
+    assert sizes[2] < 100
 
 
 def test_objects_of_a_packer_with_many_objects_can_be_unpacked_in_any_order():

@@ -1,19 +1,28 @@
 """
 Multimaps: several values by one key.
 
-Most keys have one value, and there are tens of thousands of keys: a set of one value would take
-216 bytes, so single values are kept as they are.
+Most keys have one value or few, and there are tens of thousands of keys: a set of one value would
+take 216 bytes, so single values are kept as they are, and few values as tuples.
 """
 
 from collections.abc import Collection, Hashable
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 K = TypeVar('K', bound=Hashable)
 V = TypeVar('V', bound=Hashable)
 
+FEW = 8
+"""How many values are searched through faster than they are hashed, and take less memory."""
+
+
+class _Few(tuple[V, ...], Generic[V]):
+    """Two values or more, but few; never a value itself."""
+
+    __slots__ = ()
+
 
 class _Many(set[V], Generic[V]):
-    """Two or more values; never a value itself."""
+    """Many values; never a value itself."""
 
     __slots__ = ()
 
@@ -28,7 +37,7 @@ class Multimap(Generic[K, V]):
     __slots__ = ('_items',)
 
     def __init__(self) -> None:
-        self._items: dict[K, V | _Many[V]] = {}
+        self._items: dict[K, V | _Few[V] | _Many[V]] = {}
 
     def __len__(self) -> int:
         return len(self._items)
@@ -39,7 +48,7 @@ class Multimap(Generic[K, V]):
             found = self._items[key]
         except KeyError:
             return ()
-        return tuple(found) if isinstance(found, _Many) else (found,)
+        return tuple(found) if isinstance(found, _Few | _Many) else (found,)
 
     def add(self, key: K, value: V) -> None:
         """Add the value to the key, if it is not there yet."""
@@ -47,17 +56,26 @@ class Multimap(Generic[K, V]):
         if isinstance(found, _Many):
             found.add(value)
         else:
-            self._items[key] = value if found == value else _Many((found, value))
+            values = self[key]
+            self._items[key] = found if value in values else _join((*values, value))
 
     def discard(self, key: K, value: V) -> None:
         """Remove the value from the key, if it is there."""
+        found = self._items.get(key)
+        if isinstance(found, _Many) and len(found) > FEW:
+            found.discard(value)
+            return
         rest = tuple(item for item in self[key] if item != value)
-        if len(rest) > 1:
-            cast(_Many[V], self._items[key]).discard(value)
-        elif rest:
-            self._items[key] = rest[0]
+        if rest:
+            self._items[key] = _join(rest)
         else:
             self._items.pop(key, None)
+
+
+def _join(values: tuple[V, ...]) -> V | _Few[V] | _Many[V]:
+    if len(values) == 1:
+        return values[0]
+    return _Few(values) if len(values) <= FEW else _Many(values)
 
 
 class Bimap(Generic[V, K]):

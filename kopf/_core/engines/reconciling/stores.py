@@ -51,6 +51,7 @@ class Store:
         self._by_uid: dict[str, entries.Entry] = {}
         self._by_owner: multimaps.Multimap[str, str] = multimaps.Multimap()
         self._overlays: dict[mappings.ObjectKey, overlays.Overlay[entries.Entry]] = {}
+        self._namespaces: dict[str | None, str | None] = {}  # one text of each name
         self._streams: dict[str | None, bool] = {}  # whether they have been listed
         self._positions: dict[str | None, str] = {}  # the versions reached by the streams
         self._synced = asyncio.Event()
@@ -328,12 +329,27 @@ class Store:
             kept = ('apiVersion', 'kind', 'metadata')
             shallow = {field: body[field] for field in kept if field in body}
             packed = self._packer.pack(shallow, len(self))
-        version = bodies.get_version(body)
-        owners = mappings.extract_owners(body)
-        labels = dict(entries.get_labels(body)) if self.keeps_labels else None
+        # The same texts are kept once: there are tens of thousands of objects.
+        old = self.get_entry(*key)
         return entries.Entry(
-            key.namespace, key.name, uid, version, owners, packed, self._packer, labels
+            namespace=self._namespaces.setdefault(key.namespace, key.namespace),
+            name=key.name if old is None else old.name,
+            uid=uid if old is None or old.uid != uid else old.uid,
+            version=bodies.get_version(body),
+            owners=self._share_owners(mappings.extract_owners(body)),
+            packed=packed,
+            packer=self._packer,
+            labels=dict(entries.get_labels(body)) if self.keeps_labels else None,
         )
+
+    def _share_owners(self, owners: tuple[mappings.Owner, ...]) -> tuple[mappings.Owner, ...]:
+        """Return the same owners as another child has, if it has the same ones."""
+        siblings = self._by_owner[owners[0].uid][:1] if owners else ()
+        for sibling in siblings:
+            entry = self._by_uid.get(sibling)
+            if entry is not None and entry.owners == owners:
+                return entry.owners
+        return owners
 
     def _replace(
         self,

@@ -4,6 +4,7 @@ Stores: what is read after events, lists and our own writes, in any order of the
 
 import asyncio
 import gc
+import json
 import tracemalloc
 
 import pytest
@@ -541,3 +542,19 @@ def test_many_objects_take_little_memory():
 
     assert len(store) == total
     assert taken / total < 1_000
+
+
+def test_equal_texts_are_kept_once(store):
+    def put(type, name, version):
+        body = build_body(name, f'uid-{name}', version, owner='p')
+        store.put(type, json.loads(json.dumps(body)))  # none of the texts is shared
+        return store.get_entry('ns', name)
+
+    former = [put('ADDED', name, '1') for name in ('a1', 'b1')]
+    latter = [put('MODIFIED', name, '2') for name in ('a1', 'b1')]
+
+    for old, new in zip(former, latter, strict=True):
+        assert new.uid is old.uid
+        assert new.name is old.name
+    assert latter[0].namespace is latter[1].namespace
+    assert latter[0].owners is latter[1].owners
