@@ -75,7 +75,7 @@ class World:
 
 
 @pytest.mark.guarantee('RCL-001', 'RCL-002', 'RCL-005')
-@pytest.mark.parametrize('seed', range(12))
+@pytest.mark.parametrize('seed', range(30))
 async def test_any_interleaving_ends_in_the_same_world(
     sandbox, cluster, registry, run_operator, seed
 ):

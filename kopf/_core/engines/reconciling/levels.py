@@ -165,7 +165,9 @@ def measure_delay(level: Level, now: float) -> float | None:
     if level.is_held:
         return None
     due = min(level.settled if level.pending else math.inf, level.again, level.resync)
-    return None if math.isinf(due) and due > 0 else max(0.0, due - now)
+    if due == math.inf:
+        return None
+    return due - now if due > now + TICK else 0.0
 
 
 def begin(level: Level) -> Level:

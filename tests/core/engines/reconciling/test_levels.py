@@ -200,3 +200,12 @@ def test_held_level_is_due_when_it_is_let_go():
 
     level = levels.hold(level, is_held=False)
     assert levels.list_due(level, NOW) == {T.OWNED}
+
+
+@pytest.mark.guarantee('RCL-002')
+@pytest.mark.parametrize('early', [0, 1e-10, levels.TICK / 2])
+def test_early_timer_is_on_time(early):
+    level = levels.end(CALLED, levels.Ended(requeue=30), AT_ONCE, NOW)
+
+    assert levels.measure_delay(level, NOW + 30 - early) == 0
+    assert levels.list_due(level, NOW + 30 - early) == {T.REQUEUE}
