@@ -527,3 +527,61 @@ async def test_sync_functions_are_called_in_threads(cluster, registry, calls, ru
     await cluster.wait(lambda body: body.get('status') == {'done': True})
 
     assert calls == [False]
+
+
+@pytest.mark.guarantee('RCL-004')
+async def test_own_changes_are_seen_before_they_come_back(cluster, registry, calls, run_operator):
+    @kopf.on.reconcile('kopfexamples', registry=registry)
+    async def fn(status, patch, triggers, **_):
+        calls.append((status.get('count', 0), *triggers))
+        patch.status['count'] = status.get('count', 0) + 1
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle()
+    with cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True):
+        began = get_time()
+        for number in range(2, 4):
+            assert kopf.trigger('kopfexamples', 'obj', 'default')
+            while len(calls) < number:
+                await asyncio.sleep(0.01)
+        duration = get_time() - began
+
+    assert calls == [(0, 'self'), (1, 'external'), (2, 'external')]
+    assert duration < 1
+    await settle(100)
+    assert len(calls) == 3
+
+
+@pytest.mark.guarantee('RCL-002')
+async def test_changes_by_others_during_own_patch_are_not_lost(
+    cluster, registry, calls, run_operator
+):
+    @kopf.on.reconcile('kopfexamples', registry=registry)
+    async def fn(spec, patch, **_):
+        if len(calls) == 0:
+            await cluster.patch({'spec': {'x': 2}})
+        calls.append(spec['x'])
+        patch.status['seen'] = spec['x']
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle(30)
+
+    assert calls == [1, 2]
+    assert (await cluster.get())['status'] == {'seen': 2}
+
+
+@pytest.mark.guarantee('RCL-006')
+async def test_refused_changes_do_not_reconcile_in_circles(cluster, registry, calls, run_operator):
+    @kopf.on.reconcile('kopfexamples', registry=registry)
+    async def fn(patch, **_):
+        calls.append(get_time())
+        patch.metadata['labels'] = 'not a mapping'
+        patch.status['x'] = 1
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle(600)
+
+    assert len(calls) <= 3
