@@ -13,6 +13,8 @@ from kopf._cogs.helpers import versions as _versions
 
 if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
+    from kopf._cogs.codecs.conversions import to_patch
+    from kopf._cogs.codecs.markers import Column, Immutable, Rule, Schema, rule
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
         DiffBaseStorage,
@@ -102,6 +104,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
     from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
     from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
+    from kopf._kits.schemas.crds import crd
     from kopf._kits.webhooks.servers import (
         WebhookAutoServer,
         WebhookDockerDesktopServer,
@@ -113,6 +116,8 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf.on import daemon, index, reconcile, register, subhandler, timer
 
 _NAMES = {
+    'kopf._cogs.codecs.conversions': 'to_patch',
+    'kopf._cogs.codecs.markers': 'Column Immutable Rule Schema rule',
     'kopf._cogs.configs.diffbase': (
         'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
     ),
@@ -167,6 +172,7 @@ _NAMES = {
         'adjust_namespace adopt append_owner_reference harmonize_naming label '
         'remove_owner_reference'
     ),
+    'kopf._kits.schemas.crds': 'crd',
     'kopf._kits.webhooks.servers': (
         'WebhookAutoServer WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer '
         'WebhookServer'
@@ -190,6 +196,7 @@ __all__ = [
     'Backoff',
     'Body',
     'BodyEssence',
+    'Column',
     'ConnectionInfo',
     'DaemonStopped',
     'DaemonStoppingReason',
@@ -204,6 +211,7 @@ __all__ = [
     'HandlerRetriesError',
     'HandlerTimeoutError',
     'Headers',
+    'Immutable',
     'Index',
     'Labels',
     'LocalObjectLogger',
@@ -234,7 +242,9 @@ __all__ = [
     'Related',
     'Requeue',
     'Resource',
+    'Rule',
     'SSLPeer',
+    'Schema',
     'SmartProgressStorage',
     'Spec',
     'Status',
@@ -262,6 +272,7 @@ __all__ = [
     'build_object_reference',
     'build_owner_reference',
     'configure',
+    'crd',
     'daemon',
     'event',
     'exception',
@@ -285,6 +296,7 @@ __all__ = [
     'ref',
     'register',
     'remove_owner_reference',
+    'rule',
     'run',
     'run_tasks',
     'selector',
@@ -293,6 +305,7 @@ __all__ = [
     'spawn_tasks',
     'subhandler',
     'timer',
+    'to_patch',
     'trigger',
     'warn',
 ]

@@ -30,7 +30,7 @@ ENGINES = [
     'daemons',
     'activities | admission | events | indexing | peering | reconciling',
 ]
-COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
+COGS = ['clients', 'configs', 'structs', 'codecs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
     'async_sandbox',

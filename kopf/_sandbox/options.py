@@ -11,13 +11,16 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-Source = str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Source = str | os.PathLike[str] | type[Any] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """
 A source of manifests: a path of a file or a directory, a text of YAML or JSON, an object, or a list
-of objects.
+of objects; also a class that stands for a custom resource.
 
 A string is a text if it has line breaks, and a path otherwise.
 """
+
+MANIFEST = '__kopf_manifest__'
+"""The attribute of classes that stand for resources: a function that returns their definition."""
 
 DAY = 24 * 60 * 60.0
 

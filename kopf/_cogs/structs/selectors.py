@@ -21,6 +21,7 @@ Notation = (
     | references.Marker
     | tuple[str, str | references.Marker]
     | tuple[str, str, str | references.Marker]
+    | type
     | ResourceCheck
 )
 """
@@ -172,6 +173,8 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
             return Selector()
         case (str() | references.Marker() as notation,):
             return parse_selector(notation)
+        case (type() as notation,):
+            return parse_selector(notation)
         case (notation,) if callable(notation):
             return Selector(name=notation)
         case (notation, _, *_) if callable(notation):
@@ -201,9 +204,23 @@ def _parse(notation: object) -> Selector | None:
             return Selector(group, version, name)
         case references.Marker():
             return Selector(None, None, notation)
+        case type():
+            return _parse_class(notation)
         case _ if callable(notation):
             return Selector(None, None, notation)
     return None
+
+
+def _parse_class(cls: type) -> Selector:
+    """Select the resource that the class stands for, in the version of the class."""
+    from kopf._cogs.codecs import resource_types  # only for typed resources
+
+    declared = resource_types.find_declaration(cls)
+    if declared is None:
+        raise TypeError(
+            f'The class {cls.__name__} stands for no resource. Declare it with @kopf.crd.'
+        )
+    return Selector(declared.group, declared.version, plural=declared.plural)
 
 
 def _parse_name(text: str) -> Selector:

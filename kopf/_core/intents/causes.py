@@ -229,6 +229,16 @@ class WebhookCause(ComparingCause):
         }
 
 
+def is_deletion(cause: Cause) -> bool:
+    """Return whether a function is called for an object that is being deleted."""
+    match cause:
+        case ChangingCause():
+            return cause.is_deletion
+        case ReconcilingCause():
+            return cause.deleting
+    return False
+
+
 def conceal_states(
     old: Any, new: Any, diff: diffs.Diff, field: dicts.FieldPath | None = None
 ) -> dict[str, Any]:

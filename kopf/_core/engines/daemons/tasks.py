@@ -28,6 +28,7 @@ from kopf._cogs.structs import (
 from kopf._core.actions import (
     application,
     execution,
+    failures,
     invocation,
     loggers,
     outcomes,
@@ -290,6 +291,11 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         self, state: progression.HandlerState, outcome: outcomes.Outcome
     ) -> progression.HandlerState:
         return state.with_outcome(outcome, now=self.runtime.now())
+
+    def _note_finished(self, outcome: outcomes.Outcome) -> None:
+        """Do not start it again, unless it waits until the object fits the types."""
+        if not isinstance(outcome.exception, failures.InvalidObjectError):
+            self.daemons.note_finished(self.key)
 
     def _get_initial_delay(self) -> float | None:
         delay: handlers.InitialDelay | None = self.handler.initial_delay
