@@ -22,6 +22,7 @@ class Overlay(Generic[E]):
 
     uid: str
     version: str | None  # for a deletion, the last version before it
+    patience: float  # before it, the stream can be in disorder, as in the middle of a list
     deadline: float  # after it, the stream is right, whatever the versions are
     own: frozenset[str]  # the versions of all our writes that the stream has not delivered
     is_deletion: bool = False
@@ -84,6 +85,15 @@ def _judge_deletion(overlay: Overlay[E], seen: Sighting, now: float) -> Verdict:
     return Verdict.REPLACE if is_final or now >= overlay.deadline else Verdict.SET_ASIDE
 
 
+def is_echo(overlay: Overlay[E], seen: Sighting) -> bool:
+    """
+    Return whether there were no changes by others before the confirmation of our write.
+
+    A list has the last changes only: those by others can be missed before ours.
+    """
+    return seen.is_deleted or (seen.version in overlay.own and not seen.is_listed)
+
+
 def is_foreign(overlay: Overlay[E], seen: Sighting) -> bool:
     """Return whether the event is of a change by others, even if the overlay includes it."""
     return not seen.is_deleted and seen.version not in overlay.own
@@ -104,7 +114,8 @@ def is_contradicted(overlay: Overlay[E], reached: str | None, now: float) -> boo
 
     If the versions can be compared, there is no limit of the delay.
     """
-    if not overlay.is_deletion and bodies.is_older(overlay.version, reached):
+    is_passed = not overlay.is_deletion and bodies.is_older(overlay.version, reached)
+    if is_passed and now >= overlay.patience:
         return True
     is_limited = overlay.is_deletion or not str(overlay.version).isdecimal()
     return is_limited and overlay.is_heard and now >= overlay.deadline

@@ -24,6 +24,9 @@ TIMEOUT = 5.0
 TRUST_PERIOD = 600.0
 """The same if they can be: the versions of a cluster restored from a backup can be lower."""
 
+GONE_LIMIT = 1_000
+"""How many deleted objects are remembered: answers to writes of them can still be on the way."""
+
 
 class Store:
     """
@@ -53,7 +56,9 @@ class Store:
         self._overlays: dict[mappings.ObjectKey, overlays.Overlay[entries.Entry]] = {}
         self._namespaces: dict[str | None, str | None] = {}  # one text of each name
         self._streams: dict[str | None, bool] = {}  # whether they have been listed
-        self._positions: dict[str | None, str] = {}  # the versions reached by the streams
+        self._positions: dict[str | None, str] = {}  # the last versions in the streams
+        self._listed: dict[str | None, str] = {}  # the versions of the last lists
+        self._gone: dict[str, None] = {}  # the uids of the last deleted objects
         self._synced = asyncio.Event()
         self._synced.set()
 
@@ -151,11 +156,8 @@ class Store:
         verdict = overlays.judge(overlay, seen, self._clock())
         if verdict is not overlays.Verdict.SET_ASIDE:
             del self._overlays[key]
-            is_echo = verdict is overlays.Verdict.CONFIRM
-            # A list has the last changes only: those by others can be missed before ours.
-            effect = (
-                entries.Effect.ECHO if is_echo and not seen.is_listed else entries.Effect.CHANGED
-            )
+            is_echo = verdict is overlays.Verdict.CONFIRM and overlays.is_echo(overlay, seen)
+            effect = entries.Effect.ECHO if is_echo else entries.Effect.CHANGED
             return self._replace(old, new, None if new is None else body, effect)
         is_former = overlay.base is not None and overlay.base.uid != seen.uid
         self._overlays[key] = dataclasses.replace(
@@ -189,6 +191,7 @@ class Store:
         self._overlays[key] = overlays.Overlay(
             uid=uid,
             version=version,
+            patience=self._clock() + self._timeout,
             deadline=self._clock() + self._choose_period(version),
             own=frozenset({str(version)}) | (overlay.own if overlay else frozenset()),
             base=overlay.base if overlay else old,
@@ -198,13 +201,14 @@ class Store:
     def _is_passed(self, key: mappings.ObjectKey, uid: str, version: str | None) -> bool:
         """Return whether the stream, or an answer to a later write, has come before this answer."""
         old, overlay = self.get_entry(*key), self._overlays.get(key)
-        if old is not None and old.uid == uid and version in (None, old.version):
+        is_known = old is not None and old.uid == uid and version in (None, old.version)
+        if is_known or uid in self._gone:
             return True
-        reached = self._get_position(key)
+        listed = self._listed.get(self._get_scope(key.namespace))
         written = None if overlay is None else overlay.version
-        return (version is not None and version == reached) or any(
+        return (version is not None and version == listed) or any(
             bodies.is_older(version, other)
-            for other in (reached, written, None if old is None else old.version)
+            for other in (listed, written, None if old is None else old.version)
         )
 
     def note_deleted(
@@ -222,6 +226,7 @@ class Store:
         self._overlays[old.key] = overlays.Overlay(
             uid=old.uid,
             version=old.version,
+            patience=self._clock() + self._timeout,
             deadline=self._clock() + self._timeout,
             own=frozenset() if overlay is None else overlay.own,
             is_deletion=True,
@@ -279,7 +284,7 @@ class Store:
         self._streams[namespace] = True
         self._update_synced()
         if version is not None:
-            self._positions[self._get_scope(namespace)] = version
+            self._listed[self._get_scope(namespace)] = version
         now = self._clock()
         void = [
             key
@@ -288,13 +293,26 @@ class Store:
         ]
         return self._revert(void)
 
+    def note_gap(self, namespace: str | None) -> None:
+        """
+        Accept the beginning of a list after a gap in the stream.
+
+        The changes by others in the gap are never delivered. So, the echoes of our own writes
+        until then are news: the written objects can include such changes.
+        """
+        for key, overlay in self._overlays.items():
+            if namespace in (None, key.namespace):
+                self._overlays[key] = dataclasses.replace(overlay, own=frozenset())
+
     def drop(self, namespace: str | None) -> list[entries.Change]:
         """Forget a namespace that is no longer served, or everything if there is no namespace."""
         self._streams.pop(namespace, None)
         self._positions.pop(namespace, None)
+        self._listed.pop(namespace, None)
         if namespace is None:
             self._streams.clear()
             self._positions.clear()
+            self._listed.clear()
             self._overlays.clear()
         self._update_synced()
         for key in [key for key in self._overlays if key.namespace == namespace]:
@@ -370,6 +388,7 @@ class Store:
         return self._replace(old, None, None)
 
     def _link(self, entry: entries.Entry) -> None:
+        self._gone.pop(entry.uid, None)
         self._entries.setdefault(entry.namespace, {})[entry.name] = entry
         self._by_uid[entry.uid] = entry
         for owner in entry.owners:
@@ -386,6 +405,9 @@ class Store:
                 self._by_owner.discard(owner.uid, entry.uid)
         if not is_same:
             self._by_uid.pop(entry.uid, None)
+            self._gone[entry.uid] = None
+            if len(self._gone) > GONE_LIMIT:
+                del self._gone[next(iter(self._gone))]
         if new is None:
             named = self._entries[entry.namespace]
             del named[entry.name]

@@ -199,6 +199,32 @@ def test_changes_by_others_can_be_missed_before_a_listed_echo(store):
     assert describe(change) == ('3', '3', Effect.CHANGED)
 
 
+def test_echo_after_a_gap_is_news(store):
+    for name in ('x', 'y'):
+        store.note_written(build_body(name, f'uid-{name}', '3', namespace=name))
+
+    store.note_gap('x')
+    changes = [
+        store.put('MODIFIED', build_body(name, f'uid-{name}', '3', namespace=name))
+        for name in ('x', 'y')
+    ]
+
+    assert [describe(change) for change in changes] == [
+        ('3', '3', Effect.CHANGED),
+        ('3', '3', Effect.ECHO),
+    ]
+
+
+def test_objects_of_a_list_come_in_any_order_of_versions(store, clock):
+    store.put('ADDED', build_body('x', 'uid', '1'))
+    store.put('MODIFIED', build_body('y', 'uid2', '9'))  # in a list that has not ended yet
+
+    store.note_written(build_body('x', 'uid', '5'))
+    store.expire()
+
+    assert get_version(store) == '5'
+
+
 @pytest.mark.parametrize('version', ['4', '5'])
 def test_answers_later_than_their_events_change_nothing(store, version):
     store.put('MODIFIED', build_body('x', 'uid', '5'))
@@ -220,6 +246,19 @@ def test_answers_later_than_deletions_do_not_revive_objects(store):
     store.note_written(build_body('x', 'uid', '6'))
 
     assert store.get('ns', 'x') is None
+
+
+def test_deleted_objects_are_remembered_in_a_limited_number(store, monkeypatch):
+    monkeypatch.setattr(stores, 'GONE_LIMIT', 2)
+    for number in range(3):
+        body = build_body('x', f'uid{number}', str(number))
+        store.put('ADDED', body)
+        store.put('DELETED', body)
+
+    for number in range(3):
+        store.note_written(build_body(f'y{number}', f'uid{number}', '1'))
+
+    assert [body['metadata']['uid'] for body in store.iter()] == ['uid0']
 
 
 def test_answers_in_the_wrong_order_keep_the_last_write(store):
@@ -419,10 +458,11 @@ def test_lower_versions_are_believed_at_last(store, clock):
     assert (before, get_version(store)) == ('100', '51')
 
 
-def test_created_object_that_the_stream_does_not_select_expires_when_it_is_passed(store):
+def test_created_object_that_the_stream_does_not_select_expires_when_it_is_passed(store, clock):
     store.note_written(build_body('x', 'uid', '5'))
 
     store.put('ADDED', build_body('y', 'uid2', '4'))
+    clock.now += 5
     early = store.expire()
     store.put('MODIFIED', build_body('y', 'uid2', '6'))
     late = store.expire()
