@@ -112,8 +112,8 @@ def parse_selector(notation: Notation | Selector) -> Selector:
     selector = _parse(notation)
     if selector is None or '' in (selector.name, selector.version):
         raise TypeError(
-            f'Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with either '
-            f'at the end, or functions of kopf.Resource; got {notation!r}.'
+            'Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with '
+            f'either at the end, or functions of kopf.Resource; got {notation!r}.'
         )
     return selector
 
@@ -179,7 +179,8 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
             return Selector(name=notation)
         case (notation, _, *_) if callable(notation):
             raise TypeError(
-                f'A function that selects resources is the only positional argument; got {notations!r}.'
+                'A function that selects resources is the only positional argument; got '
+                f'{notations!r}.'
             )
     return parse_selector(notations)  # type: ignore[arg-type]  # it refuses the wrong ones
 
@@ -187,7 +188,8 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
 def _unite(part: str, parsed: str | None, given: str | None) -> str | None:
     if parsed is not None and given not in (None, parsed):
         raise TypeError(
-            f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one of them."
+            f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one "
+            'of them.'
         )
     return parsed if given is None else given
 

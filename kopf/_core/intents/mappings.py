@@ -7,6 +7,7 @@ of the bodies of parents and targets; what they return are keys: uids, or namesp
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -57,7 +58,7 @@ class Owns:
             raise TypeError(f'controller= is True or False; got {self.controller!r}.')
         _ = self.selector  # checks the notation
 
-    @property
+    @functools.cached_property
     def selector(self) -> selectors.Selector:
         """The parsed resource."""
         return selectors.parse_selector(self.resource)
@@ -98,7 +99,7 @@ class Watch:
     resource: Any
     link: Link
 
-    @property
+    @functools.cached_property
     def selector(self) -> selectors.Selector:
         """The parsed resource."""
         return selectors.parse_selector(self.resource)

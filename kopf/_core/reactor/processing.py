@@ -13,8 +13,9 @@ import dataclasses
 import functools
 from collections.abc import AsyncIterator, Callable, Collection
 
+from kopf._cogs.clients.patching import merge_patches
 from kopf._cogs.structs import bodies, patches
-from kopf._core.actions import application, breakers, loggers, throttlers
+from kopf._core.actions import breakers, loggers, throttlers
 from kopf._core.engines.reconciling import levels
 from kopf._core.reactor import (
     accompanying,
@@ -320,7 +321,7 @@ class Processor:
         """
         Send the patch of the event handlers while our own changes are awaited; keep its functions.
         """
-        if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
+        if len(view.patch) and (not view.is_fresh or merge_patches.prune(view.patch, view.raw)):
             await self._sender.send(view, recording.Records(view.cycle), memory, is_told=is_told)
         else:
             self._sender.keep_functions(view, memory)

@@ -11,8 +11,9 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from kopf._cogs.clients.patching import application
 from kopf._cogs.structs import bodies, dicts, ids, patches
-from kopf._core.actions import application, execution, outcomes, progression
+from kopf._core.actions import execution, outcomes, progression
 from kopf._core.engines.events import failure_events
 from kopf._core.engines.reconciling import levels
 from kopf._core.intents import handlers, requeues

@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from kopf._cogs.clients import errors, listing, patching, requests
+from kopf._cogs.clients import errors, listing, requests
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.structs import credentials, references
 from kopf._core.engines.peering import joining, ranking
 from kopf._core.reactor import observation
@@ -71,8 +72,8 @@ async def _write(order: Order, context: requests.Context) -> None:
     missing: list[str] = []
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'
-        patched = await patching.patch_object(
-            patching.Target(resource, namespace, order.name), merge=patch, context=context
+        patched = await object_requests.patch_object(
+            targets.Target(resource, namespace, order.name), merge=patch, context=context
         )
         if patched is None:
             missing.append(where)

@@ -32,6 +32,7 @@ logger = logging.getLogger('kopf.cli')
 
 _HINTS = {
     '--apply': 'use kubectl for other clusters.',
+    '--workloads': 'other clusters have their own.',
     '--kubeconfig': 'set the environment variable KUBECONFIG for other clusters.',
 }
 
@@ -114,6 +115,13 @@ class BrokenCode(click.ClickException):
     'Can be repeated.',
 )
 @options.option(
+    '--workloads',
+    'has_workloads',
+    envvar='KOPF_RUN_WORKLOADS',
+    is_flag=True,
+    help='For the sandbox, let deployments roll out, jobs complete, and pods become ready.',
+)
+@options.option(
     '--kubeconfig',
     envvar='KOPF_RUN_KUBECONFIG',
     type=click.Path(dir_okay=False, path_type=pathlib.Path),
@@ -131,7 +139,7 @@ class BrokenCode(click.ClickException):
 @click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
-def run(
+def run(  # noqa: PLR0913
     controls: options.CLIControls,
     /,
     *,
@@ -140,6 +148,7 @@ def run(
     is_sandboxed: bool,
     sources: Sequence[str],
     kubeconfig: pathlib.Path | None,
+    has_workloads: bool,
     dev: bool,
     **chosen: Any,
 ) -> None:
@@ -155,7 +164,7 @@ def run(
     kopf run --sandbox --apply=crd.yaml --verbose handlers.py
     """
     is_installing = chosen.pop('is_installing')
-    sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig}
+    sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig, '--workloads': has_workloads}
     _check_usage(chosen, is_sandboxed=is_sandboxed, sandboxed=sandboxed)
     _check_liveness(chosen['liveness_endpoint'])
     with contextlib.ExitStack() as stack:
@@ -166,7 +175,9 @@ def run(
 
             bodies = sandboxing.read_manifests(sources)
             first = sandboxing.select_early(bodies) if is_installing else bodies
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(first, kubeconfig))
+            sandbox = stack.enter_context(
+                sandboxing.serve_sandbox(first, kubeconfig, has_workloads=has_workloads)
+            )
             definitions = load(paths, modules)
             if is_installing:
                 sandboxing.install(definitions, bodies, sandbox)

@@ -69,7 +69,10 @@ class CommandSandbox(sandboxes.Sandbox):
 
 @contextlib.contextmanager
 def serve_sandbox(
-    bodies: Sequence[Mapping[str, Any]], kubeconfig: pathlib.Path | None
+    bodies: Sequence[Mapping[str, Any]],
+    kubeconfig: pathlib.Path | None,
+    *,
+    has_workloads: bool = False,
 ) -> Iterator[CommandSandbox]:
     """
     Serve a sandbox, and point all clients to it.
@@ -87,7 +90,9 @@ def serve_sandbox(
                 port = port if directory == path else 0
             early = select_early(bodies)
             sandbox = stack.enter_context(
-                CommandSandbox(kubeconfig, port=port, host=HOST, apply=early)
+                CommandSandbox(
+                    kubeconfig, port=port, host=HOST, apply=early, workloads=has_workloads
+                )
             )
             sandbox.check([body for body in bodies if body['kind'] not in EARLY])
         except FAILURES as e:

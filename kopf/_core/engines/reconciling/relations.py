@@ -11,7 +11,7 @@ has lost its target is found, too.
 import collections
 import dataclasses
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from kopf._cogs.structs import references
@@ -65,6 +65,8 @@ class Relations:
         self._indices: dict[Relation, _Index] = {}
         self._by_primary: dict[references.Resource, list[Relation]] = {}
         self._by_target: dict[references.Resource, list[Relation]] = {}
+        self.selections: dict[Hashable, Sequence[Relation]] = {}
+        """What readers have selected of the relations; it lasts until the relations change."""
         self.errors: collections.Counter[str] = collections.Counter()
         """How many times each mapping function has failed."""
 
@@ -79,15 +81,13 @@ class Relations:
         indices; the new ones are filled with the stored objects. Stores are never removed.
         """
         declared = dict.fromkeys(relations)
+        known, by_primary, by_target = self._indices, _group(declared), _group(declared, 'target')
         self._indices = {
-            relation: index for relation, index in self._indices.items() if relation in declared
+            relation: known[relation] if relation in known else self._build_index(relation)
+            for relation in declared
         }
-        self._by_primary, self._by_target = {}, {}
-        for relation in declared:
-            self._by_primary.setdefault(relation.primary, []).append(relation)
-            self._by_target.setdefault(relation.target, []).append(relation)
-            if relation not in self._indices:
-                self._indices[relation] = self._build_index(relation)
+        # Readers in threads see either all old or all new relations.
+        self._by_primary, self._by_target, self.selections = by_primary, by_target, {}
 
     def find_parents(
         self, resource: references.Resource, change: entries.Change
@@ -327,6 +327,15 @@ class _FunctionIndex:
             self._target.find_entry(target) for target in self._targets.get_sources(parent.key)
         )
         return [entry for entry in found if entry is not None]
+
+
+def _group(
+    relations: Iterable[Relation], by: Literal['primary', 'target'] = 'primary'
+) -> dict[references.Resource, list[Relation]]:
+    grouped: dict[references.Resource, list[Relation]] = {}
+    for relation in relations:
+        grouped.setdefault(getattr(relation, by), []).append(relation)
+    return grouped
 
 
 def list_resources(relations: Iterable[Relation]) -> frozenset[references.Resource]:

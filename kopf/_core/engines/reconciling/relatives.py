@@ -35,7 +35,7 @@ class _Relatives:
         self._primary = primary
         self._uid = str(parent.metadata.uid)
         self._namespace = parent.metadata.namespace
-        self._links = links
+        self._links = tuple(links)
 
     def __repr__(self) -> str:
         return f'<{type(self).__name__} of {", ".join(self) or "no resources"}>'
@@ -50,7 +50,7 @@ class _Relatives:
     def __contains__(self, resource: object) -> bool:
         """Return whether the resource is declared."""
         try:
-            self._select(resource)  # type: ignore[arg-type]  # it refuses the wrong ones
+            self._select_anyway(resource)  # type: ignore[arg-type]  # it refuses the wrong ones
         except (KeyError, TypeError):
             return False
         return True
@@ -69,8 +69,18 @@ class _Relatives:
         }
         return [objects.Body(entry.unpack()) for entry in entries.sort(found.values())]
 
-    def _select(self, resource: selectors.Notation) -> list[relations.Relation]:
+    def _select(self, resource: selectors.Notation) -> Sequence[relations.Relation]:
         """Select the relations of the resource as it is served now. There can be none."""
+        if not isinstance(resource, str):  # functions could be new every time
+            return self._select_anyway(resource)
+        selections = self._known.selections  # they can be replaced meanwhile
+        selection = (self._primary, self._links, resource)
+        found = selections.get(selection)
+        if found is None:
+            found = selections[selection] = self._select_anyway(resource)
+        return found
+
+    def _select_anyway(self, resource: selectors.Notation) -> Sequence[relations.Relation]:
         wanted = selectors.parse_selector(resource)
         served = [
             relation

@@ -112,6 +112,24 @@ def test_declared_but_unserved_resources_have_no_objects(owned, related):
     assert related['unserved'] == []
 
 
+def test_resources_that_appear_later_are_read(known, owned):
+    declared = [*known]
+    known.declare([])
+    before = owned['services']
+
+    known.declare(declared)
+    feed(known, CHILDREN, build_body('a', 'a', '1', owner='p'))
+
+    assert before == []
+    assert name_all(owned['services']) == ['a']
+
+
+@pytest.mark.parametrize('notation', [5, None, '', ['services'], {}])
+def test_wrong_notations_are_refused(owned, notation):
+    with pytest.raises(TypeError, match='Resources are selected by names'):
+        owned[notation]
+
+
 @pytest.mark.guarantee('RCL-011')
 def test_undeclared_resources_are_refused(owned, related):
     with pytest.raises(KeyError) as error_of_owned:

@@ -8,9 +8,8 @@ import logging
 
 import kopf
 import kopf.testing
-from kopf._cogs.clients import patching
+from kopf._cogs.clients.patching import application, sender, targets
 from kopf._cogs.structs import objects, references
-from kopf._core.actions import application
 
 FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'
 MERGE, JSON = 'application/merge-patch+json', 'application/json-patch+json'
@@ -57,7 +56,7 @@ class Thing:
 
     def __init__(self, sandbox, context, resource):
         self.sandbox, self.context, self.resource, self.body = sandbox, context, resource, None
-        self.target = patching.Target(resource, references.NamespaceName('default'), 'obj')
+        self.target = targets.Target(resource, references.NamespaceName('default'), 'obj')
 
     async def create(self, spec=None, status=None, **metadata):
         kind = 'With' if self.target.has_status else 'Without'
@@ -87,7 +86,7 @@ class Thing:
 
     async def apply(self, patch=None, own=None, holding=KEEP, fns=()):
         changes = application.Changes(kopf.Patch(patch, fns=fns), kopf.Patch(own), holding)
-        return await application.apply_changes(
+        return await sender.apply_changes(
             self.target,
             changes,
             objects.Body(self.body),

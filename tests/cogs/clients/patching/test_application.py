@@ -10,9 +10,8 @@ from things import ALLOW, BLOCK, FINALIZER, JSON, MERGE, put
 
 import kopf
 import kopf.testing
-from kopf._cogs.clients import patching
+from kopf._cogs.clients.patching import application, sender, targets
 from kopf._cogs.structs import references
-from kopf._core.actions import application
 
 
 @pytest.mark.guarantee('NEW-058', 'NEW-073')
@@ -304,8 +303,8 @@ async def test_content_of_secrets_is_not_logged(sandbox, context, logs):
         kopf.Patch(),
     )
 
-    await application.apply_changes(
-        patching.identify(resource, body),
+    await sender.apply_changes(
+        targets.identify(resource, body),
         changes,
         body,
         context=context,

@@ -1,11 +1,11 @@
 """
-Sequences: the record of what is done goes last, in as few requests as possible.
+Plans: the record of what is done goes last, in as few requests as possible.
 """
 
 import pytest
 
-from kopf._core.actions import sequences
-from kopf._core.actions.sequences import Place
+from kopf._cogs.clients.patching import merge_patches, plans
+from kopf._cogs.clients.patching.plans import Kind
 
 JOINED = [
     pytest.param({}, {}, {}, {}, id='nothing'),
@@ -34,21 +34,21 @@ JOINED = [
 
 @pytest.mark.parametrize('own, users, body, expected', JOINED)
 def test_two_patches_are_joined(own, users, body, expected):
-    assert sequences.join(own, users, body) == expected
+    assert merge_patches.join(own, users, body) == expected
 
 
 @pytest.mark.parametrize('own, users, body, expected', JOINED)
 def test_two_patches_are_made_independent(own, users, body, expected):
-    ours, theirs = sequences.separate(own, users, body)
+    ours, theirs = merge_patches.separate(own, users, body)
 
-    assert sequences.join(ours, theirs, {}) == sequences.join(theirs, ours, {}) == expected
+    assert merge_patches.join(ours, theirs, {}) == merge_patches.join(theirs, ours, {}) == expected
 
 
 def test_given_patches_are_not_changed():
     own, users = {'a': {'b': 1}}, {'a': {'c': 2}}
 
-    sequences.join(own, users, {})
-    sequences.separate(own, users, {})
+    merge_patches.join(own, users, {})
+    merge_patches.separate(own, users, {})
 
     assert (own, users) == ({'a': {'b': 1}}, {'a': {'c': 2}})
 
@@ -63,15 +63,16 @@ def test_given_patches_are_not_changed():
     ],
 )
 def test_records_are_told_from_removals(own, expected):
-    assert sequences.has_records(own) is expected
+    assert merge_patches.has_records(own) is expected
 
 
 def show(request):
     """
     Tell where a request goes, and what it has: changes of users, of functions, and our own records.
     """
-    parts = [('U', request.users), ('F', request.is_amending), ('O', request.own)]
-    return f'{request.place.name.lower()} {"".join(letter for letter, part in parts if part)}'
+    parts = [('U', request.users), ('F', request.kind.is_amending), ('O', request.own)]
+    place = 'status' if request.kind.is_status else 'body'
+    return f'{place} {"".join(letter for letter, part in parts if part)}'
 
 
 USERS = {'spec': {'x': 1}}, {'status': {'x': 1}}
@@ -115,7 +116,7 @@ VERSIONED = {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}
     ],
 )
 def test_records_are_merged_last(users, own, expected):
-    assert [show(request) for request in sequences.plan(users, own, has_status=True)] == expected
+    assert [show(request) for request in plans.plan(users, own, has_status=True)] == expected
 
 
 @pytest.mark.guarantee('NEW-060', 'NEW-062', 'NEW-063', 'FND-014')
@@ -168,11 +169,9 @@ def test_records_are_merged_last(users, own, expected):
     ],
 )
 def test_records_go_after_what_functions_make(users, touched, own, expected):
-    places = {Place[name.upper()] for name in touched.split()}
+    kinds = {Kind[f'AMEND_{name.upper()}'] for name in touched.split()}
 
-    assert [
-        show(request) for request in sequences.plan(users, own, places, has_status=True)
-    ] == expected
+    assert [show(request) for request in plans.plan(users, own, kinds, has_status=True)] == expected
 
 
 @pytest.mark.guarantee('NEW-061')
@@ -180,12 +179,12 @@ def test_records_go_after_what_functions_make(users, touched, own, expected):
     'touched, expected',
     [
         pytest.param(set(), ['body UO'], id='merged'),
-        pytest.param({Place.BODY}, ['body U', 'body FO'], id='functions'),
+        pytest.param({Kind.AMEND_BODY}, ['body U', 'body FO'], id='functions'),
     ],
 )
 def test_there_is_one_place_if_the_status_is_a_part_of_the_object(touched, expected):
     users, own = USERS[0] | USERS[1], OWN[0] | OWN[1]
 
     assert [
-        show(request) for request in sequences.plan(users, own, touched, has_status=False)
+        show(request) for request in plans.plan(users, own, touched, has_status=False)
     ] == expected

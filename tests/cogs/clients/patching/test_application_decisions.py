@@ -7,8 +7,8 @@ from things import BLOCK, put
 
 import kopf
 from kopf._cogs.clients import errors
+from kopf._cogs.clients.patching import application, losses, merge_patches, refusals
 from kopf._cogs.structs import objects
-from kopf._core.actions import application
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ from kopf._core.actions import application
     ],
 )
 def test_only_differences_are_left(merge, body, expected):
-    assert application.prune(merge, body) == expected
+    assert merge_patches.prune(merge, body) == expected
 
 
 def test_differences_are_plain_whatever_they_are_made_of():
     body = objects.Body({'spec': {'x': [{'y': 1}]}})
 
-    merge = application.prune({'status': {'spec': body.spec, 'list': [body.spec, (1, 2)]}}, {})
+    merge = merge_patches.prune({'status': {'spec': body.spec, 'list': [body.spec, (1, 2)]}}, {})
 
     assert merge == {'status': {'spec': {'x': [{'y': 1}]}, 'list': [{'x': [{'y': 1}]}, [1, 2]]}}
     assert type(merge['status']['spec']) is type(merge['status']['list'][0]) is dict
@@ -103,7 +103,7 @@ def test_differences_are_plain_whatever_they_are_made_of():
     ],
 )
 def test_mismatches_are_found(merge, body, expected):
-    assert application.find_mismatches(merge, body) == expected
+    assert merge_patches.find_mismatches(merge, body) == expected
 
 
 REJECTED = 'the server rejected our request due to an error in our request'
@@ -136,7 +136,7 @@ CAUSES = {
 def test_refusal_for_an_outdated_version_is_recognised(code, message, details, expected):
     error = errors.build_error(errors.Refusal(code, message=message, details=details))
 
-    assert application.is_outdated(error) is expected
+    assert refusals.is_outdated(error) is expected
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_refusal_for_an_outdated_version_is_recognised(code, message, details, e
     ],
 )
 def test_refusal_for_good_is_recognised(code, expected):
-    assert application.is_refusal(errors.build_error(errors.Refusal(code))) is expected
+    assert refusals.is_refusal(errors.build_error(errors.Refusal(code))) is expected
 
 
 def test_lack_of_connection_is_not_a_refusal():
-    assert not application.is_refusal(errors.APIDisconnectedError('boo!'))
+    assert not refusals.is_refusal(errors.APIDisconnectedError('boo!'))
 
 
 def describe(changes):
@@ -184,4 +184,4 @@ def test_refused_part_is_left_out(patch, fns, own, is_amended, expected):
         kopf.Patch(patch, fns=[put(1, 'x')] * fns), kopf.Patch(own), BLOCK
     )
 
-    assert describe(application.lessen(changes, is_amended=is_amended)) == expected
+    assert describe(losses.lessen(changes, is_amended=is_amended)) == expected

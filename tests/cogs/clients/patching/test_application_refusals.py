@@ -10,7 +10,7 @@ import pytest
 from things import ALLOW, BLOCK, FINALIZER, JSON, MERGE, put
 
 from kopf._cogs.clients import errors
-from kopf._core.actions import application
+from kopf._cogs.clients.patching import application, sender
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -302,8 +302,8 @@ async def test_lasting_conflicts_of_merging_are_raised_and_nothing_is_dropped(vi
     with pytest.raises(errors.APIConflictError):
         await thing.apply({'spec': {'x': 1}})
 
-    assert len(thing.asked) == application.CONFLICTS + 1
-    assert asyncio.get_running_loop().time() - since > application.CONFLICT_DELAY * 6
+    assert len(thing.asked) == sender.CONFLICTS + 1
+    assert asyncio.get_running_loop().time() - since > sender.CONFLICT_DELAY * 6
 
 
 async def test_patch_for_an_old_version_is_dropped(thing, logs):
