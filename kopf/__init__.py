@@ -74,8 +74,10 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
     from kopf._core.engines.events.posting import event, exception, info, warn
     from kopf._core.engines.indexing.indices import Index, Store
+    from kopf._core.engines.reconciling.relatives import Owned, Related
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Logger
+    from kopf._core.intents.mappings import Owns, ref, selector
     from kopf._core.intents.piggybacking import (
         login_via_async_client,
         login_via_client,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
         get_default_registry,
         set_default_registry,
     )
+    from kopf._core.intents.requeues import Requeue
     from kopf._core.intents.stoppers import (
         AsyncDaemonStopperChecker,
         DaemonStopped,
@@ -97,6 +100,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     )
     from kopf._core.reactor.running import operator, run, run_tasks, spawn_tasks
     from kopf._core.reactor.subhandling import execute
+    from kopf._core.reactor.triggering import trigger
     from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
     from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
     from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
@@ -109,7 +113,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
         WebhookServer,
     )
     from kopf._kits.webhooks.tunnels import WebhookAutoTunnel, WebhookNgrokTunnel
-    from kopf.on import daemon, index, register, subhandler, timer
+    from kopf.on import daemon, index, reconcile, register, subhandler, timer
 
 _NAMES = {
     'kopf._cogs.codecs.conversions': 'to_patch',
@@ -147,19 +151,23 @@ _NAMES = {
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
     'kopf._core.engines.events.posting': 'event exception info warn',
     'kopf._core.engines.indexing.indices': 'Index Store',
+    'kopf._core.engines.reconciling.relatives': 'Owned Related',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
+    'kopf._core.intents.mappings': 'Owns ref selector',
     'kopf._core.intents.piggybacking': (
         'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig '
         'login_with_service_account'
     ),
     'kopf._core.intents.reasons': 'Reason',
     'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
+    'kopf._core.intents.requeues': 'Requeue',
     'kopf._core.intents.stoppers': (
         'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker'
     ),
     'kopf._core.reactor.running': 'operator run run_tasks spawn_tasks',
     'kopf._core.reactor.subhandling': 'execute',
+    'kopf._core.reactor.triggering': 'trigger',
     'kopf._kits.hierarchies': (
         'adjust_namespace adopt append_owner_reference harmonize_naming label '
         'remove_owner_reference'
@@ -170,7 +178,7 @@ _NAMES = {
         'WebhookServer'
     ),
     'kopf._kits.webhooks.tunnels': 'WebhookAutoTunnel WebhookNgrokTunnel',
-    'kopf.on': 'daemon index register subhandler timer',
+    'kopf.on': 'daemon index reconcile register subhandler timer',
 }
 _MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -219,7 +227,9 @@ __all__ = [
     'Operation',
     'OperatorRegistry',
     'OperatorSettings',
+    'Owned',
     'OwnerReference',
+    'Owns',
     'Patch',
     'PatchFn',
     'PermanentError',
@@ -229,6 +239,8 @@ __all__ = [
     'RawEvent',
     'RawEventType',
     'Reason',
+    'Related',
+    'Requeue',
     'Resource',
     'Rule',
     'SSLPeer',
@@ -280,17 +292,21 @@ __all__ = [
     'not_',
     'on',
     'operator',
+    'reconcile',
+    'ref',
     'register',
     'remove_owner_reference',
     'rule',
     'run',
     'run_tasks',
+    'selector',
     'set_default_lifecycle',
     'set_default_registry',
     'spawn_tasks',
     'subhandler',
     'timer',
     'to_patch',
+    'trigger',
     'warn',
 ]
 

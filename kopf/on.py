@@ -16,7 +16,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import backoffs, dicts, references, reviews, selectors
 from kopf._core.actions import failures
-from kopf._core.intents import callbacks, causes, declarations, handlers, reasons, registries
+from kopf._core.intents import (
+    callbacks,
+    causes,
+    declarations,
+    handlers,
+    mappings,
+    reasons,
+    registries,
+)
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -46,6 +54,10 @@ class WebhookDecorator(declarations.Decorator, Protocol):
 
 class IndexingDecorator(declarations.Decorator, Protocol):
     """The type of the decorator for indices."""
+
+
+class ReconcilingDecorator(declarations.Decorator, Protocol):
+    """The type of the decorator for level-triggered functions."""
 
 
 class DaemonDecorator(declarations.Decorator, Protocol):
@@ -432,6 +444,53 @@ def event(
     The framework keeps no state of these calls, and does not modify the objects for them.
     """
     return declarations.declare('event', locals(), handlers.WatchingHandler)
+
+
+def reconcile(
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    owns: Collection[selectors.Notation | mappings.Owns] | None = None,
+    watches: Mapping[Any, mappings.Link | Collection[mappings.Link]] | None = None,
+    resync: float | None = None,
+    settle: float | None = None,
+    deletion: bool | None = None,
+    workers: int | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
+) -> ReconcilingDecorator:
+    """
+    Call the function whenever the object can differ from what it should be, after any change.
+
+    The function sees only the present, and nothing is stored on the object to remember the calls.
+    """
+    declarations.check_paces(resync=resync, settle=settle, workers=workers)
+    return declarations.declare(
+        'reconcile',
+        {**locals(), 'backoff': backoffs.Backoff() if backoff is None else backoff},
+        handlers.ReconcileHandler,
+        deletion=bool(deletion),
+        **declarations.parse_links(owns, watches),
+    )
 
 
 def daemon(

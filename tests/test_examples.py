@@ -455,6 +455,20 @@ def test_indices_are_seen_by_all_handlers(start):
     assert f'COUNT of {NAME}: 0 pods' not in example.said
 
 
+@pytest.mark.guarantee('RCL-002')
+def test_objects_are_reconciled_for_their_secrets(start):
+    example = start('19-reconcile')
+    example.wait_until_says(f'RECONCILED {NAME} for')
+
+    example.patch(secret='password')
+    example.wait_until_says(f'RECONCILED {NAME} for self')
+    secret = {'metadata': {'name': 'password'}}
+    example.core.create_namespaced_secret('default', secret)
+
+    example.wait_until_says(f'RECONCILED {NAME} for watched')
+    example.stop()
+
+
 @pytest.mark.guarantee('ADM-028', 'ADM-032', 'ADM-035', 'ADM-086')
 def test_admission_is_controlled(start):
     example = start('17-admission')

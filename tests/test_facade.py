@@ -24,6 +24,14 @@ PROMISED = [
     'daemon',
     'timer',
     'index',
+    'reconcile',
+    'Requeue',
+    'Owns',
+    'Owned',
+    'Related',
+    'ref',
+    'selector',
+    'trigger',
     'configure',
     'LogFormat',
     'login_via_pykube',
@@ -134,7 +142,7 @@ UNLISTED = ['adjust_namespace', 'harmonize_naming']
 
 
 def test_promised_names_are_complete():
-    assert len(PROMISED) == len(set(PROMISED)) == 108
+    assert len(PROMISED) == len(set(PROMISED)) == 116
 
 
 def test_public_names_are_those_promised():
@@ -201,6 +209,7 @@ def test_decorators_are_reachable_from_the_main_module():
         'event',
         'daemon',
         'timer',
+        'reconcile',
         'subhandler',
         'register',
     ],
@@ -211,7 +220,9 @@ def test_all_decorators_exist(name):
 
 
 @pytest.mark.guarantee('HND-003')
-@pytest.mark.parametrize('name', ['daemon', 'timer', 'index', 'subhandler', 'register', 'execute'])
+@pytest.mark.parametrize(
+    'name', ['daemon', 'timer', 'index', 'reconcile', 'subhandler', 'register', 'execute']
+)
 def test_frequent_functions_are_in_the_main_module(name):
     assert inspect.isfunction(getattr(kopf, name))
 
@@ -297,6 +308,7 @@ def test_controls_are_positional():
         ('IndexingDecorator', ['index']),
         ('DaemonDecorator', ['daemon']),
         ('TimerDecorator', ['timer']),
+        ('ReconcilingDecorator', ['reconcile']),
     ],
 )
 def test_decorators_have_types(cls, names):

@@ -132,6 +132,7 @@ async def make(world):
             '15-timers', [f'TICK 3 of {NAME}', f'QUIET {NAME}', f'DONE for {NAME}'], id='timers'
         ),
         pytest.param('16-indexing', [f'COUNT of {NAME}: 0 pods'], id='indexing'),
+        pytest.param('19-reconcile', [f'RECONCILED {NAME} for '], id='reconciling'),
     ],
 )
 async def test_operators_react_to_creations(start, make, name, texts):

@@ -32,6 +32,8 @@ class Handler:
     NOUN: ClassVar[str] = 'Handler'  # its name in log lines
     # Whether its successes are so usual that they are logged only at the debug level.
     IS_ROUTINE: ClassVar[bool] = False
+    # Whether the timeout is for each call separately, not for all attempts with their delays.
+    LIMITS_CALLS: ClassVar[bool] = False
 
     id: ids.HandlerId
     fn: Callable[..., Any]
@@ -71,6 +73,9 @@ class Handler:
     def choose_report(self, result: Any) -> str:
         """Choose the log message of a success."""
         return '%s succeeded.'
+
+    def check_result(self, result: Any) -> None:
+        """Raise an error if the function must not return such values."""
 
     def is_denial(self, error: Exception) -> bool:
         """
@@ -166,11 +171,9 @@ class Attempt:
     @property
     def remaining(self) -> float | None:
         """The seconds left to the handler when this attempt began; `None` if unlimited."""
-        return (
-            None
-            if self.handler.timeout is None
-            else self.handler.timeout - self.runtime.total_seconds()
-        )
+        if self.handler.timeout is None or self.handler.LIMITS_CALLS:
+            return self.handler.timeout
+        return self.handler.timeout - self.runtime.total_seconds()
 
     @property
     def number(self) -> int:
@@ -378,7 +381,7 @@ def _postpone(
         limit = failures.HandlerRetriesError(
             f'{handler} has exceeded {attempt.retry + 1} retries: {text}'
         )
-    elif handler.timeout is not None and runtime >= handler.timeout:
+    elif handler.timeout is not None and not handler.LIMITS_CALLS and runtime >= handler.timeout:
         limit = failures.HandlerTimeoutError(
             f'{handler} has timed out after {now - attempt.started}: {text}'
         )
@@ -405,6 +408,7 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
             )
         if scope is not None:
             await scope.finish()
+        handler.check_result(result)
     except TypeError:
         invocation.check_arguments(handler.fn, kwargs)
         raise
@@ -434,6 +438,8 @@ async def _call_in_time(attempt: Attempt, cause: Cause, env: Environment) -> Any
     try:
         return await invocation.limit(_call(attempt, cause, env), attempt.remaining)
     except invocation.LimitError as error:
+        if attempt.handler.LIMITS_CALLS:
+            raise TimeoutError(f'The call of {attempt.handler} has timed out.') from error
         duration = env.now() - attempt.started
         raise failures.HandlerTimeoutError(
             f'{attempt.handler} has timed out after {duration}.'

@@ -29,6 +29,10 @@ OF_OBJECTS = (
     'patch',
 )
 OF_CHANGES = ('old', 'new', 'diff')
+OF_LEVELS = ('owned', 'related', 'deleting', 'triggers')
+OF_PAST = ('old', 'new', 'diff', 'reason')
+"""The arguments that level-triggered functions never get."""
+
 OF_REQUESTS = (
     'operation',
     'subresource',
@@ -58,6 +62,7 @@ KINDS: Mapping[type[execution.Handler], Kind] = {
     ),
     handlers.ActivityHandler: Kind('Handlers of activities', (*OF_ALL, 'settings', 'activity')),
     handlers.IndexingHandler: Kind('Functions of indices', OF_OBJECTS),
+    handlers.ReconcileHandler: Kind('Reconcilers', (*OF_OBJECTS, *OF_LEVELS)),
 }
 
 
@@ -74,10 +79,26 @@ def check_declaration(handler: execution.Handler) -> None:
     """
     Raise `SignatureError` if the handler's functions cannot be called, regardless of the indices.
     """
+    if isinstance(handler, handlers.ReconcileHandler):
+        _refuse_past(handler)
     for complaint in _find_mistakes(handler, (), is_complete=False):
         raise SignatureError(complaint)
     if isinstance(handler, handlers.ResourceHandler):
         typed_arguments.check(handler.fn, handler.field)
+
+
+def _refuse_past(handler: handlers.ReconcileHandler) -> None:
+    """Refuse functions that require the past of the object: it is not remembered for them."""
+    signature = signatures.read_signature(handler.fn)
+    required = frozenset() if signature is None else signature.required
+    past = [name for name in OF_PAST if name in required]
+    if past:
+        raise SignatureError(
+            f'{naming.describe_place(handler.fn)}: {naming.build_name(handler.fn)}() requires '
+            f'{", ".join(map(repr, past))}, but level-triggered functions see only the present. '
+            f'Compare the object with the world, or declare a handler of changes, e.g. '
+            f'@kopf.on.update.'
+        )
 
 
 def check_signatures(declared: Iterable[execution.Handler]) -> None:

@@ -145,6 +145,25 @@ class SpawningCause(ResourceCause):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ReconcilingCause(ResourceCause):
+    """An object must be brought to its desired state, whatever has happened."""
+
+    deleting: bool = False
+    triggers: frozenset[str] = frozenset()
+    owned: Any = None
+    related: Any = None
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {
+            **super()._own_kwargs(),
+            'deleting': self.deleting,
+            'triggers': self.triggers,
+            'owned': self.owned,
+            'related': self.related,
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ComparingCause(ResourceCause):
     """An object has two states: the past and the present one. Either can be absent."""
 
@@ -208,6 +227,16 @@ class WebhookCause(ComparingCause):
             'headers': self.headers,
             'sslpeer': self.sslpeer,
         }
+
+
+def is_deletion(cause: Cause) -> bool:
+    """Return whether a function is called for an object that is being deleted."""
+    match cause:
+        case ChangingCause():
+            return cause.is_deletion
+        case ReconcilingCause():
+            return cause.deleting
+    return False
 
 
 def conceal_states(

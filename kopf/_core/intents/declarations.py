@@ -7,6 +7,7 @@ The decorators themselves, with their signatures, are in `kopf.on`. They pass th
 """
 
 import dataclasses
+import math
 import typing
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from kopf._cogs.structs import dicts, reviews, selectors
 from kopf._core.actions import execution
-from kopf._core.intents import arguments, causes, filters, handlers, naming, registries
+from kopf._core.intents import arguments, causes, filters, handlers, mappings, naming, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 
@@ -89,6 +90,31 @@ def _decorate(
         return fn
 
     return decorate
+
+
+def check_paces(*, workers: int | None, **seconds: float | None) -> None:
+    """Check the options of level-triggered functions that are numbers."""
+    for name, value in {'workers': workers, **seconds}.items():
+        if value is None:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or (name == 'workers' and not isinstance(value, int)):
+            raise TypeError(f'@kopf.on.reconcile: {name}= is a number; got {value!r}.')
+        if not 0 < value < math.inf:
+            raise ValueError(
+                f'@kopf.on.reconcile: {name}= must be above 0, and finite; got {value!r}.'
+            )
+
+
+def parse_links(owns: Any, watches: Any) -> dict[str, Any]:
+    """Parse the options of level-triggered functions about other objects."""
+    try:
+        return {
+            'owns': mappings.parse_owns(owns),
+            'watches': mappings.parse_watches(watches),
+        }
+    except TypeError as error:
+        raise TypeError(f'@kopf.on.reconcile: {error}') from None
 
 
 def unite_operations(

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, TypeAlias
 from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
 from kopf._core.actions import execution, failures, signatures
-from kopf._core.intents import callbacks, causes, reasons, typed_arguments
+from kopf._core.intents import (
+    callbacks,
+    causes,
+    mappings,
+    reasons,
+    requeues,
+    typed_arguments,
+)
 
 InitialDelay: TypeAlias = float | Callable[..., float]
 """Seconds, or a function of the object's kwargs that returns them."""
@@ -92,7 +99,7 @@ class ResourceHandler(execution.Handler):
         typed = self.typed
         if not typed or not isinstance(cause, causes.ResourceCause):
             return kwargs
-        is_deleted = isinstance(cause, causes.ChangingCause) and cause.is_deletion
+        is_deleted = causes.is_deletion(cause)
         subject = typed_arguments.Subject(cause.body, cause.resource, self.field, is_deleted)
         return typed_arguments.convert(typed, kwargs, subject)
 
@@ -207,3 +214,39 @@ class WebhookHandler(ResourceHandler):
 
     def is_denial(self, error: Exception) -> bool:
         return isinstance(error, failures.AdmissionError)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReconcileHandler(ResourceHandler):
+    """
+    A level-triggered handler: it sees only the present, and is called whenever that may matter.
+
+    Nothing is stored on the objects for it.
+    """
+
+    NOUN: ClassVar[str] = 'Reconciler'
+    IS_ROUTINE: ClassVar[bool] = True
+    LIMITS_CALLS: ClassVar[bool] = True
+
+    resync: float | None = None  # the maximum seconds between the calls
+    settle: float | None = None  # seconds of silence to wait for after a trigger
+    deletion: bool = False  # whether it is also called for the deletion, which waits for it
+    owns: tuple[mappings.Owns, ...] = ()  # the resources of its children
+    watches: tuple[mappings.Watch, ...] = ()  # the resources it refers to, and in which way
+    workers: int | None = None  # how many objects it may be called for at the same time
+
+    @property
+    def links(self) -> tuple[mappings.Owns | mappings.Watch, ...]:
+        """The other objects that the handler needs besides its own."""
+        return (*self.owns, *self.watches)
+
+    def check_result(self, result: Any) -> None:
+        """Refuse everything except for nothing and requeues: other results may get a meaning."""
+        if result is None or isinstance(result, requeues.Requeue):
+            return
+        hint = 'Return None or kopf.Requeue(seconds); put the values of the object into `patch`.'
+        if isinstance(result, list | tuple):
+            hint = 'Returned children are not applied. ' + hint
+        raise failures.PermanentError(
+            f'{self} has returned a value of the type {type(result).__name__}. {hint}'
+        )

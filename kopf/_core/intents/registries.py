@@ -146,6 +146,21 @@ class WebhooksRegistry(ResourceRegistry[handlers.WebhookHandler, causes.WebhookC
     """The handlers of admission reviews."""
 
 
+class ReconcilingRegistry(ResourceRegistry[handlers.ReconcileHandler, causes.ReconcilingCause]):
+    """The level-triggered handlers."""
+
+    def selectors(self) -> set[selectors.Selector]:
+        links = {link.selector for handler in self for link in handler.links}
+        return super().selectors() | links
+
+    def _distinguish(
+        self, declared: list[handlers.ReconcileHandler]
+    ) -> list[handlers.ReconcileHandler]:
+        return naming.number_namesakes(
+            naming.deduplicate(declared), lambda handler: {'reconciling'}
+        )
+
+
 class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.SpawningCause]):
     """The daemons and timers."""
 
@@ -239,6 +254,7 @@ class OperatorRegistry:
         self._changing = ChangingRegistry()
         self._spawning = SpawningRegistry()
         self._indexing = IndexingRegistry()
+        self._reconciling = ReconcilingRegistry()
         self._webhooks = WebhooksRegistry()
 
     def _append(self, handler: execution.Handler) -> None:
@@ -253,6 +269,8 @@ class OperatorRegistry:
                 self._spawning.append(handler)
             case handlers.IndexingHandler():
                 self._indexing.append(handler)
+            case handlers.ReconcileHandler():
+                self._reconciling.append(handler)
             case handlers.WebhookHandler():
                 self._webhooks.append(handler)
             case _:
@@ -276,13 +294,19 @@ class OperatorRegistry:
             self._watching,
             self._spawning,
             self._indexing,
+            self._reconciling,
             self._webhooks,
             self._activities,
         )
 
     def watched_selectors(self) -> set[selectors.Selector]:
         """Return the selectors of resources to watch; admission reviews need no watching."""
-        return self.patched_selectors() | self._watching.selectors() | self._indexing.selectors()
+        return (
+            self.patched_selectors()
+            | self._watching.selectors()
+            | self._indexing.selectors()
+            | self._reconciling.selectors()
+        )
 
     def reviewed_selectors(self) -> set[selectors.Selector]:
         """Return the selectors of resources whose requests are reviewed."""
@@ -290,7 +314,12 @@ class OperatorRegistry:
 
     def patched_selectors(self) -> set[selectors.Selector]:
         """Return the selectors of resources whose objects must be patchable."""
-        return self._changing.selectors() | self._spawning.selectors()
+        finalizing = {
+            handler.selector
+            for handler in self._reconciling
+            if handler.deletion and handler.selector is not None
+        }
+        return self._changing.selectors() | self._spawning.selectors() | finalizing
 
 
 def _is_for_any_deletion(handler: handlers.ChangingHandler) -> bool:

@@ -4,7 +4,7 @@ Calling: runs the handlers selected for an object and processes their outcomes.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.helpers import jsons
@@ -16,6 +16,7 @@ from kopf._core.reactor import (
     circles,
     decisions,
     inventory,
+    reconcilers,
     recording,
     reporting,
     sending,
@@ -23,6 +24,9 @@ from kopf._core.reactor import (
     subhandling,
     views,
 )
+
+Reconcile = Callable[[], Awaitable[reconcilers.Reconciled]]
+"""Calls the level-triggered handlers, and adds their changes to those of the view."""
 
 CHECKPOINT_TIMEOUT = 2.0
 """Seconds to save the progress when a worker is interrupted."""
@@ -44,12 +48,22 @@ class Caller:
         )
 
     async def run(
-        self, view: views.View, plan: decisions.Run, memory: inventory.Memory
+        self,
+        view: views.View,
+        plan: decisions.Run,
+        memory: inventory.Memory,
+        *,
+        reconcile: Reconcile | None = None,
     ) -> sending.Step:
-        """Call the handlers and send their changes; if interrupted, save the progress."""
+        """
+        Call the handlers and send their changes; if interrupted, save the progress.
+
+        The level-triggered handlers, if due, are called after them, and their changes are sent too.
+        """
+        is_told = None
         run = subhandling.Run(plan.state, self._env)
         # There can be other changes already, e.g. from event handlers.
-        is_mixed = sending.is_essential(view)
+        is_mixed = view.is_essential(view.patch)
         state = plan.state
         is_due = state.delay(plan.ids, self.site.now()) == 0
         if is_due:
@@ -63,6 +77,10 @@ class Caller:
                 state = self._take(view, plan, run.results)
                 if is_idle or not self._is_repeated(plan, state):
                     break
+            if reconcile is not None:
+                reconciled = await reconcile()
+                is_told = reconciled.is_told
+                is_mixed = is_mixed or reconciled.is_essential
         except BaseException as error:
             await self._save_interrupted(view, plan, run.results, memory, error)
             raise
@@ -74,7 +92,7 @@ class Caller:
         _report(view, plan, ran, records)
         makers = inventory.NOBODY if is_mixed else _find_makers(view, ran)
         return await self._sender.send(
-            view, records, memory, makers=makers, is_spared=not ran.results
+            view, records, memory, makers=makers, is_spared=not ran.results, is_told=is_told
         )
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:

@@ -14,6 +14,7 @@ from kopf._cogs.clients.patching import application
 from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, finalizers, ids, objects, patches
 from kopf._core.actions import outcomes, progression
+from kopf._core.engines.reconciling import levels
 from kopf._core.intents import causes, filters, handlers, reasons
 from kopf._core.reactor import cycles, inventory, views
 
@@ -41,6 +42,7 @@ class Send:
     """There are no handlers to call, but there are changes to send, at least the finalizer."""
 
     holding: application.Holding = application.Holding.KEEP
+    delay: float | None = None  # seconds until the remaining handlers are due, if there are any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +84,81 @@ class Release:
     """All handlers of the deletion are finished: the object may be deleted."""
 
 
-Plan: TypeAlias = Dismiss | Wait | Send | Record | Run | Release
+@dataclasses.dataclass(frozen=True)
+class Await:
+    """The handlers wait until our own changes come back from the watch-stream."""
+
+
+Change: TypeAlias = Dismiss | Wait | Send | Record | Run | Release | Await
 DISMISS, RESUMED, IGNORE = Dismiss(), Dismiss(is_resumed=True), Dismiss(is_in_scope=False)
+AWAIT = Await()
+KEEP = application.Holding.KEEP
 
 
-def decide(view: views.View) -> Plan:
-    """Decide what to do for the object. Raises the errors of the filters and the storages."""
+@dataclasses.dataclass(frozen=True)
+class Reconcile:
+    """
+    The level-triggered handlers are due, in addition to what to do for the change of the object.
+    """
+
+    change: Change
+    called: Sequence[handlers.ReconcileHandler] = ()
+    # Those that are not for the object as it is now.
+    skipped: Sequence[handlers.ReconcileHandler] = ()
+    # Those that wait until the deletion is blocked, or until the related objects are known.
+    held: Sequence[handlers.ReconcileHandler] = ()
+
+
+Plan: TypeAlias = Change | Reconcile
+
+
+def decide(view: views.View, *, is_concerned: bool = True) -> Plan:
+    """
+    Decide what to do for the object. Raises the errors of the filters and the storages.
+
+    Changes and levels are independent: neither waits for the other. If the object does not concern
+    the handlers of changes, daemons and timers, only the levels matter, and the changes to send.
+    """
+    due = [
+        handler
+        for handler in view.reconcilers
+        if levels.list_due(view.get_level(handler), view.moment.now)
+    ]
+    change = decide_change(view) if is_concerned else _send_if_any(view, KEEP, otherwise=IGNORE)
+    if not due or not view.moment.is_certain:
+        return change
+    return _decide_levels(view, change, due)
+
+
+def _decide_levels(
+    view: views.View, change: Change, due: Sequence[handlers.ReconcileHandler]
+) -> Reconcile:
+    is_deleted = finalizers.is_deletion_ongoing(view.raw)
+    called, skipped, held = [], [], []
+    for handler in due:
+        is_over = is_deleted and (
+            not handler.deletion or not view.is_blocked or view.get_level(handler).is_finished
+        )
+        if is_over or not view.is_reconcilable(handler):
+            skipped.append(handler)
+        elif _is_early(view, handler):
+            held.append(handler)
+        else:
+            called.append(handler)
+    return Reconcile(change, called, skipped, held)
+
+
+def _is_early(view: views.View, handler: handlers.ReconcileHandler) -> bool:
+    """Return whether the handler must wait for the finalizer, or for its related objects."""
+    if handler.links and not view.moment.is_synced:
+        return True
+    return handler.deletion and not view.is_blocked
+
+
+def decide_change(view: views.View) -> Change:
+    """Decide what to do for the change of the object, regardless of the level-triggered handlers."""
+    if view.moment.is_awaiting:
+        return AWAIT
     if view.outbox is not None and (view.outbox.patch or view.outbox.fns) and not view.is_refused:
         return Send()
     if finalizers.is_deletion_ongoing(view.raw):
@@ -121,19 +192,19 @@ def decide_holding(*, is_needed: bool, is_blocked: bool) -> application.Holding:
     return application.Holding.KEEP
 
 
-def _decide_deletion(view: views.View) -> Plan:
+def _decide_deletion(view: views.View) -> Change:
     if not view.is_blocked or not view.is_ours:
         return _send_if_any(view, application.Holding.KEEP, otherwise=IGNORE)
     if view.cycle.is_released:
-        return _send_if_any(view, application.Holding.KEEP) if view.is_alive else Release()
+        return _send_if_any(view, application.Holding.KEEP) if view.is_held else Release()
 
     selected = _select(view)
-    if not selected and not view.is_alive and not view.has_changes:
+    if not selected and not view.is_held and not view.has_changes:
         return Release()
     return Run(view.isolate(), selected, view.state)
 
 
-def _decide_change(view: views.View, holding: application.Holding) -> Plan:
+def _decide_change(view: views.View, holding: application.Holding) -> Change:
     cause, state = view.cause, view.state
     is_begun = state.is_begun or view.cycle.own is not None
     if cause.reason is Reason.NOOP and not is_begun:
@@ -156,7 +227,7 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
     return _wait_if_early(view, Run(view.isolate(), selected, state, view.base, holding, resuming))
 
 
-def _wait_if_early(view: views.View, run: Run) -> Plan:
+def _wait_if_early(view: views.View, run: Run) -> Change:
     """Wait if all remaining handlers are for later and there is nothing to record."""
     if not run.state.is_begun:
         return run
@@ -200,7 +271,7 @@ def _has_to_send(view: views.View, holding: application.Holding) -> bool:
 
 def _send_if_any(
     view: views.View, holding: application.Holding, *, otherwise: Dismiss = DISMISS
-) -> Plan:
+) -> Change:
     return Send(holding) if _has_to_send(view, holding) else otherwise
 
 

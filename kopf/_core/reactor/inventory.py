@@ -17,6 +17,7 @@ from typing import Any, NewType
 from kopf._cogs.structs import bodies, ids, patches, references
 from kopf._core.actions import breakers, throttlers
 from kopf._core.engines.daemons import tasks
+from kopf._core.engines.reconciling import levels
 from kopf._core.reactor import cycles
 
 Key = NewType('Key', str)
@@ -139,6 +140,7 @@ class Memory:
     breaker: breakers.Breaker | None = None
     refusals: int = 0  # how many times in a row our changes were based on an outdated version
     daemons: tasks.ObjectDaemons | None = None  # the daemons and timers, if there can be any
+    level_states: levels.Levels | None = None  # of the level-triggered functions, if there are any
 
     @property
     def is_alive(self) -> bool:
@@ -216,8 +218,12 @@ class Memories:
         self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
     ) -> Memory | None:
         """Find the memory of an object; ``None`` if the object is not known."""
+        return self.find_by_key(identify(body), resource)
+
+    def find_by_key(self, key: Key, resource: references.Resource | None = None) -> Memory | None:
+        """Find the memory of an object by its identifier."""
         part = self._parts.get(resource)
-        return None if part is None else part.get(identify(body))
+        return None if part is None else part.get(key)
 
     def recall(
         self,

@@ -33,10 +33,12 @@ from kopf._core.engines.events import posting, recorder
 from kopf._core.engines.indexing import indexers as indexers_
 from kopf._core.engines.peering import joining, pauses, ranking
 from kopf._core.engines.probing import endpoints
+from kopf._core.engines.reconciling import caches
 from kopf._core.intents import arguments, causes, registries
 from kopf._core.reactor import (
     inventory,
     monitoring,
+    neighbourhoods,
     observation,
     orchestration,
     queueing,
@@ -46,6 +48,7 @@ from kopf._core.reactor import (
     streams,
     summaries,
     supervision,
+    triggering,
 )
 
 logger = logging.getLogger(__name__)
@@ -111,6 +114,9 @@ class Operator:
             lifecycle=plan.lifecycle,
             indexers=indexers,
             spawner=self.spawner,
+            caches=caches.Caches(
+                timeout=plan.settings.persistence.consistency_timeout, clock=_read_clock
+            ),
         )
         self.slots = queueing.Slots(
             lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded
@@ -121,6 +127,13 @@ class Operator:
         self.streams: dict[orchestration.Key, stream_states.StreamState] = {}
         # Includes the watchers that have ended but are not retired.
         self.watchers: dict[orchestration.Key, streams.Watcher] = {}
+        self.neighbourhood = neighbourhoods.Neighbourhood(
+            self.site,
+            insights=plan.insights,
+            watchers=self.watchers,
+            states=self.streams,
+            pauses=self.pauses,
+        )
         self.peering = joining.Peering(
             context=self.context,
             scope=plan.insights,
@@ -147,6 +160,7 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
+            stack.enter_context(triggering.attached(self.neighbourhood))
             # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
             stack.push_async_callback(self.poster.close)
             if not await supervision.run_until_stopped(stopper, {'startup': self._start_up()}):
@@ -178,6 +192,7 @@ class Operator:
                     'observer of namespaces': self._observe_namespaces(),
                     'orchestrator': self._orchestrate(),
                     'gatekeeper': self._open_when_indexed(),
+                    'keeper of caches': self.neighbourhood.run(),
                 },
                 besides=besides,
                 ending=self.spawner.begin_exit,
@@ -366,6 +381,7 @@ class Operator:
         self.streams[key] = state
         try:
             self._warn_of_namesakes(resource)
+            self.neighbourhood.declare()
             served = sites.Served(self.site, resource, self._get_selectors)
             # Set if the resource was redefined and must be watched in another way.
             before = self.watchers.pop(key, None)
@@ -374,14 +390,19 @@ class Operator:
                 namespace,
                 slots=self.slots,
                 state=state,
-                on_listed=self.listed.ring,
+                on_listed=self._note_listed,
+                neighbours=self.neighbourhood.links,
                 remains=None if before is None else before.release(),
             )
             self.watchers[key] = watcher
             await watcher.run(self.pauses.follow(namespace))
         finally:
             del self.streams[key]
-            self.listed.ring()
+            self._note_listed()
+
+    def _note_listed(self) -> None:
+        self.listed.ring()
+        self.neighbourhood.release()
 
     def _warn_of_namesakes(self, resource: references.Resource) -> None:
         """Warn once about functions with the same id: renamed or reordered, they lose progress."""
@@ -440,7 +461,7 @@ class Operator:
         """Stop the daemons, which events will restart. The watchers handle pauses themselves."""
         if is_paused:
             self.spawner.pause(namespace)
-            self.listed.ring()
+            self._note_listed()
 
     def _detect_identity(self) -> ranking.Identity:
         tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))
@@ -451,3 +472,7 @@ class Operator:
 
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
         return self.plan.insights.resolved.select_selectors(resource)
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -10,11 +10,13 @@ end.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+import functools
+from collections.abc import AsyncIterator, Callable, Collection
 
 from kopf._cogs.clients.patching import merge_patches
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import breakers, loggers, throttlers
+from kopf._core.engines.reconciling import levels
 from kopf._core.reactor import (
     accompanying,
     calling,
@@ -24,6 +26,7 @@ from kopf._core.reactor import (
     events,
     inventory,
     queueing,
+    reconcilers,
     recording,
     reporting,
     sending,
@@ -64,6 +67,8 @@ class Processor:
         nudge: accompanying.Nudge = lambda body: None,
         expect: sending.Expect = lambda body: None,
         is_left_alone: IsLeftAlone = lambda body: False,
+        wake: reconcilers.Wake = lambda key: None,
+        is_synced: Callable[[], bool] = lambda: True,
     ) -> None:
         self.served, self.site = served, served.site
         self._flow = served.flow
@@ -72,6 +77,8 @@ class Processor:
         self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
+        self._reconciler = reconcilers.Reconciler(served, wake)
+        self._is_synced = is_synced
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
@@ -106,17 +113,29 @@ class Processor:
         known = memory.choose_newest(batch.body, now=now, is_new=True)
         if memory.measure_mistrust(batch.body, known, now=now) is not None:
             return False
+        self._reconciler.notice(known, memory, is_met=_is_met(batch))
+        if self._reconciler.measure_delay(memory) is not None:
+            return False
         if _is_settled(known, memory):
             return True
         # Later events usually contain changes: it is not worth looking for these twice.
         if not memory.cycle.is_initial or memory.awaited is not None:
             return False
-        plan = self._decide(views.View(self.served, known, memory))
+        view = views.View(self.served, known, memory, moment=views.Moment(now))
+        plan = decisions.decide(view, is_concerned=view.is_concerned)
         if not isinstance(plan, decisions.Dismiss):
             return False
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(inventory.NEW, handled=memory.cycle.handled)
         return True
+
+    def poke(self, memory: inventory.Memory, triggers: Collection[levels.Trigger]) -> None:
+        """Make the level-triggered handlers due for an object; the caller wakes it up."""
+        self._reconciler.poke(memory, triggers)
+
+    def release(self, memory: inventory.Memory) -> bool:
+        """Let the held level-triggered handlers go; return whether there are any."""
+        return self._reconciler.release(memory)
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all events received for an object, and return when to handle it again."""
@@ -146,6 +165,7 @@ class Processor:
         else:
             self._flow.cycles['finished' if verdict.delay is None else 'continued'] += 1
             memory.throttle = None
+            verdict = self._join(verdict, memory)
         finally:
             self.site.memories.alone.discard(id(memory))
         self._flow.durations.add(_read_clock() - began)
@@ -154,6 +174,15 @@ class Processor:
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
+
+    def _join(self, verdict: queueing.Verdict, memory: inventory.Memory) -> queueing.Verdict:
+        """Continue when the level-triggered handlers are due, if that is sooner."""
+        delay = self._reconciler.measure_delay(memory)
+        if delay is None:
+            return verdict
+        if not _is_certain(memory):
+            delay = max(delay, self._measure_inconsistency(memory) or 0)
+        return queueing.Verdict(delay if verdict.delay is None else min(delay, verdict.delay))
 
     @contextlib.asynccontextmanager
     async def _lock(self, batch: queueing.Batch) -> AsyncIterator[None]:
@@ -176,7 +205,13 @@ class Processor:
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
         mistrust = memory.measure_mistrust(batch.body, known, now=now)
-        is_settled = memory.outbox is None and _is_settled(known, memory)
+        if not is_gone:
+            self._reconciler.notice(known, memory, is_met=_is_met(batch))
+        is_settled = (
+            memory.outbox is None
+            and _is_settled(known, memory)
+            and self._reconciler.measure_delay(memory) != 0
+        )
         if is_settled and not is_gone and self.served.is_calm():
             return queueing.Verdict(mistrust)
 
@@ -188,13 +223,22 @@ class Processor:
         if is_gone:
             return queueing.Verdict()
 
-        view = views.View(
-            self.served, known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh
-        )
         waiting = self._measure_inconsistency(memory)
-        if waiting is not None and view.is_concerned:
-            return await self._send_meanwhile(view, memory, waiting)
-        if memory.breaker is not None and memory.cycle.is_foreign(view.version):
+        view = views.View(
+            self.served,
+            known,
+            memory,
+            patch,
+            is_accompanied=is_accompanied,
+            is_fresh=is_fresh,
+            moment=views.Moment(
+                _read_clock(),
+                is_awaiting=waiting is not None,
+                is_certain=waiting is None or _is_certain(memory),
+                is_synced=not self.served.reconcilers or self._is_synced(),
+            ),
+        )
+        if waiting is None and memory.breaker is not None and memory.cycle.is_foreign(view.version):
             memory.breaker = None
         return await self._proceed(view, memory, mistrust=mistrust)
 
@@ -203,29 +247,64 @@ class Processor:
     ) -> queueing.Verdict:
         """Execute the decision, then that for the result of our changes, until nothing is left."""
         for _ in range(STEPS):
-            plan = self._decide(view)
-            match plan:
-                case decisions.Dismiss():
-                    if plan.is_in_scope:
-                        reporting.log_dismissal(view.logger)
-                    self._settle(view, memory, plan)
-                    return queueing.Verdict(mistrust)
-                case decisions.Wait(delay):
-                    reporting.log_sleep(view.logger, delay)
-                    return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
-                case decisions.Run():
-                    step = await self._caller.run(view, plan, memory)
-                case _:
-                    step = await self._sender.send(view, _record(view, plan), memory)
+            plan = decisions.decide(view, is_concerned=view.is_concerned)
+            result = await self._execute(view, plan, memory, mistrust=mistrust)
+            if isinstance(result, queueing.Verdict):
+                return result
+            step = result
             if (
                 step.body is None
                 or not self.served.is_calm()
                 or circles.measure_pause(memory) is not None
             ):
                 break
-            view = views.View(self.served, step.body, memory, patches.Patch(body=step.body))
+            self._reconciler.notice(step.body, memory)
+            view = views.View(
+                self.served,
+                step.body,
+                memory,
+                patches.Patch(body=step.body),
+                moment=views.Moment(_read_clock(), is_synced=view.moment.is_synced),
+            )
         is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)
+
+    async def _execute(
+        self,
+        view: views.View,
+        plan: decisions.Plan,
+        memory: inventory.Memory,
+        *,
+        mistrust: float | None = None,
+        is_told: bool | None = None,
+    ) -> sending.Step | queueing.Verdict:
+        """Execute one decision; return a verdict if nothing else can be decided now."""
+        match plan:
+            case decisions.Reconcile(decisions.Run() as run):
+                reconcile = functools.partial(self._reconciler.call, view, plan, memory)
+                ran = await self._caller.run(view, run, memory, reconcile=reconcile)
+                is_let_go = view.is_held and not views.View(self.served, view.raw, memory).is_held
+                return sending.Step(0.0, ran.body) if is_let_go else ran
+            case decisions.Reconcile(change):
+                reconciled = await self._reconciler.call(view, plan, memory)
+                change = _add_changes(change, view)
+                return await self._execute(
+                    view, change, memory, mistrust=mistrust, is_told=reconciled.is_told
+                )
+            case decisions.Dismiss():
+                if plan.is_in_scope:
+                    reporting.log_dismissal(view.logger)
+                self._settle(view, memory, plan)
+                return queueing.Verdict(mistrust)
+            case decisions.Await():
+                return await self._send_meanwhile(view, memory, is_told=is_told)
+            case decisions.Wait(delay):
+                reporting.log_sleep(view.logger, delay)
+                return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
+            case decisions.Run():
+                return await self._caller.run(view, plan, memory)
+            case _:
+                return await self._sender.send(view, _record(view, plan), memory, is_told=is_told)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
         """Continue after the delay, but not while slowed down or awaiting our own changes."""
@@ -236,22 +315,17 @@ class Processor:
             max(delay or 0, pause or 0, self._measure_inconsistency(memory) or 0)
         )
 
-    def _decide(self, view: views.View) -> decisions.Plan:
-        if view.is_concerned:
-            return decisions.decide(view)
-        return decisions.Send() if view.has_changes else decisions.IGNORE
-
     async def _send_meanwhile(
-        self, view: views.View, memory: inventory.Memory, waiting: float
+        self, view: views.View, memory: inventory.Memory, *, is_told: bool | None
     ) -> queueing.Verdict:
         """
         Send the patch of the event handlers while our own changes are awaited; keep its functions.
         """
         if len(view.patch) and (not view.is_fresh or merge_patches.prune(view.patch, view.raw)):
-            await self._sender.send(view, recording.Records(view.cycle), memory)
+            await self._sender.send(view, recording.Records(view.cycle), memory, is_told=is_told)
         else:
             self._sender.keep_functions(view, memory)
-        return queueing.Verdict(max(waiting, self._measure_inconsistency(memory) or 0))
+        return queueing.Verdict(self._measure_inconsistency(memory) or 0)
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
         """Remember that our own version needs no handling: its echo comes soon."""
@@ -351,8 +425,15 @@ def _record(
             )
         case decisions.Release():
             return recording.release(view, view.state)
-        case decisions.Send(holding):
-            return recording.Records(view.cycle, holding=holding)
+        case decisions.Send(holding, delay):
+            return recording.Records(view.cycle, holding=holding, delay=delay)
+
+
+def _add_changes(plan: decisions.Change, view: views.View) -> decisions.Change:
+    """Also send the changes of the level-triggered handlers, if there are any."""
+    if not view.has_changes or not isinstance(plan, decisions.Dismiss | decisions.Wait):
+        return plan
+    return decisions.Send(delay=plan.delay if isinstance(plan, decisions.Wait) else None)
 
 
 def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> patches.Patch:
@@ -364,6 +445,16 @@ def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> pat
         else outbox.fns
     )
     return patches.Patch(outbox.patch, body=body, fns=fns)
+
+
+def _is_met(batch: queueing.Batch) -> bool:
+    """Return whether the object is listed for the first time after a start or a pause."""
+    return any(event['type'] is None for event in batch.events)
+
+
+def _is_certain(memory: inventory.Memory) -> bool:
+    """Return whether the newest known state includes all our own changes, come back or not."""
+    return memory.awaited is None or memory.awaited.body is not None
 
 
 def _is_settled(body: bodies.RawBody, memory: inventory.Memory) -> bool:

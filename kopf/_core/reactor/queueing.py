@@ -57,6 +57,9 @@ Dismiss = Callable[[Batch], bool]
 IsEveryEventWanted = Callable[[], bool]
 """Returns whether all events must be kept; called for each event, since the answer can change."""
 
+Restore = Callable[[inventory.Key], bodies.RawBody | None]
+"""Returns the last received body of an object; ``None`` if the object is not known."""
+
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with unfinished work, with their latest bodies."""
 
@@ -219,7 +222,7 @@ class _Lane:
     """An object that is being handled or will be handled."""
 
     key: inventory.Key
-    body: bodies.RawBody
+    body: bodies.RawBody | None  # None if it must be restored
     events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
     timer: asyncio.TimerHandle | None = None  # only while it waits for its delay
     since: float | None = None  # loop time, since when it has something to do immediately
@@ -247,9 +250,11 @@ class Queue:
         dismiss: Dismiss = lambda batch: False,
         flow: meters.Flow | None = None,
         is_every_event_wanted: IsEveryEventWanted = lambda: True,
+        restore: Restore | None = None,
     ) -> None:
         self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
         self._is_every_event_wanted = is_every_event_wanted
+        self._restore = restore
         self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -309,6 +314,18 @@ class Queue:
             lane.is_nudged = True
             self._wake(lane)
 
+    def wake(self, key: inventory.Key) -> None:
+        """Queue a known object to be handled again; its body is restored if needed."""
+        if self._is_closed:
+            return
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key, None, since=_read_clock())
+            self._line_up(lane)
+        else:
+            lane.is_nudged = True
+            self._wake(lane)
+
     async def close(self, timeout: float) -> Dropped:
         """
         Stop the workers: let the current ones finish, and cancel them after the timeout in seconds.
@@ -332,7 +349,8 @@ class Queue:
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()
-        dropped = {key: lane.body for key, lane in self._lanes.items()}
+        # Bodies to restore are those of objects that still exist.
+        dropped = {key: lane.body for key, lane in self._lanes.items() if lane.body is not None}
         self._lanes.clear()
         return dropped
 
@@ -379,8 +397,10 @@ class Queue:
         if self._is_closed or not lane.is_waiting:
             return False
         lane.is_waiting = False
+        lane.body = self._get_body(lane)
         is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered on arrival
-        if is_changed and not lane.is_nudged and self._dismiss(Batch(lane.events, lane.body)):
+        is_offered = is_changed and not lane.is_nudged
+        if lane.body is None or (is_offered and self._dismiss(Batch(lane.events, lane.body))):
             self._note_wait(lane)
             del self._lanes[lane.key]
             return False
@@ -397,6 +417,7 @@ class Queue:
             lane.arrivals = 0
             lane.is_nudged = False
             self._note_wait(lane)
+            assert lane.body is not None
             try:
                 verdict = await self._handle(Batch(events, lane.body))
             except BaseException:
@@ -412,9 +433,20 @@ class Queue:
         elif has_more:
             self._schedule(lane, 0)
         elif verdict.delay is not None:
+            self._unload(lane)
             self._schedule(lane, verdict.delay)
         else:
             del self._lanes[lane.key]
+
+    def _get_body(self, lane: _Lane) -> bodies.RawBody | None:
+        if lane.body is not None or self._restore is None:
+            return lane.body
+        return self._restore(lane.key)
+
+    def _unload(self, lane: _Lane) -> None:
+        """Drop the body while the object only waits, if it can be restored."""
+        if self._restore is not None:
+            lane.body = None
 
     def _note_wait(self, lane: _Lane) -> None:
         if lane.since is not None:

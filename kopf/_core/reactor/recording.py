@@ -152,7 +152,7 @@ def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -
     """
     own = patches.Patch()
     delay = _measure_delay(view, run, ran)
-    if delay is not None or view.is_alive or ran.is_interrupted:
+    if delay is not None or view.is_held or ran.is_interrupted:
         ran.state.store(view.persistence.progress_storage, view.stored, own)
         return Records(view.cycle, own, delay=delay)
     return release(view, ran.state)

@@ -11,7 +11,16 @@ from typing import Any, cast
 from kopf._cogs.clients import errors, retries
 from kopf._cogs.clients.patching import application, refusals, sender, targets
 from kopf._cogs.structs import bodies, ids, patches
-from kopf._core.reactor import circles, decisions, inventory, recording, reporting, sites, views
+from kopf._core.reactor import (
+    circles,
+    decisions,
+    inventory,
+    reconcilers,
+    recording,
+    reporting,
+    sites,
+    views,
+)
 
 REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
 """
@@ -63,9 +72,12 @@ class Sender:
         *,
         makers: frozenset[ids.HandlerId] = inventory.NOBODY,
         is_spared: bool = True,
+        is_told: bool | None = None,
     ) -> Step:
         """
         Send all changes of the object, and remember what follows from the responses.
+
+        ``is_told`` means that the level-triggered handlers know the changes, as they made them all.
 
         Values equal to the known object are omitted only if the object could not have changed since
         the handlers were called, as with event handlers that await nothing. Otherwise, there can be
@@ -79,7 +91,7 @@ class Sender:
         try:
             applied = await sender.apply_changes(
                 targets.identify(self.served.resource, view.raw),
-                revision.build_changes(is_spared=is_spared),
+                revision.build_changes(is_spared=is_spared, is_guarded=bool(is_told)),
                 view.raw,
                 context=self.site.context,
                 logger=view.logger,
@@ -92,6 +104,8 @@ class Sender:
             view, revision.records.cycle, revision.sent, applied
         )
         circles.note_drifts(view, applied.drifts, memory)
+        if is_told or (is_told is None and not revision.sent.has_users):
+            reconcilers.follow(memory, view.version, applied, revision.sent.own)
         self._expect_echo(view, applied, memory)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError('The cluster refuses our own records.')
@@ -186,14 +200,14 @@ class _Revision:
         self.records = records
         self.sent = sent
 
-    def build_changes(self, *, is_spared: bool) -> application.Changes:
+    def build_changes(self, *, is_spared: bool, is_guarded: bool) -> application.Changes:
         view, sent = self.view, self.sent
         return application.Changes(
             view.patch,
             cast(patches.Patch, sent.own),
             self.records.holding,
             is_spared=is_spared and view.is_fresh,
-            is_guarded=is_essential(view),
+            is_guarded=is_guarded or view.is_essential(view.patch),
             revise=self.make if sent.has_users and sent.makers and self.records.is_over else None,
         )
 
@@ -223,23 +237,12 @@ class _Revision:
         view = views.View(
             self.view.served, cast(bodies.RawBody, body), memory, is_accompanied=is_accompanied
         )
-        plan = decisions.decide(view)
+        plan = decisions.decide_change(view)
         if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
             self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))
             merged = recording.compose(self.sent.own, self.records.own)
             self.sent = dataclasses.replace(self.sent, own=merged, makers=inventory.NOBODY)
         return self.sent.own
-
-
-def is_essential(view: views.View) -> bool:
-    """
-    Return whether the users' changes can affect the essence of the object, judging by the fields.
-    """
-    if not len(view.patch):
-        return False
-    if view.patch.keys() - {'status'}:
-        return True
-    return any(not field or field[0] == 'status' for field in view.roster.extra_fields)
 
 
 def choose_refusal_delay(refusals: int, chance: float) -> float:

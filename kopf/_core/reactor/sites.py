@@ -4,7 +4,7 @@ Sites: the context of handling that is shared by all objects of an operator or o
 
 import copy
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.aiokits import clocks
@@ -15,7 +15,9 @@ from kopf._cogs.structs import references, selectors
 from kopf._core.actions import lifecycles
 from kopf._core.engines.daemons import spawning
 from kopf._core.engines.indexing import indexers as indexers_
-from kopf._core.intents import registries
+from kopf._core.engines.reconciling import caches as caches_
+from kopf._core.engines.reconciling import permits as permits_
+from kopf._core.intents import handlers, registries
 from kopf._core.reactor import inventory
 
 
@@ -32,6 +34,8 @@ class Site:
     lifecycle: lifecycles.LifecycleFn
     indexers: indexers_.Indexers
     spawner: spawning.Spawner
+    caches: caches_.Caches = dataclasses.field(default_factory=caches_.Caches)
+    permits: permits_.Permits = dataclasses.field(default_factory=permits_.Permits)
 
     @property
     def indices(self) -> Mapping[str, Any]:
@@ -66,6 +70,26 @@ class Served:
     def selectors(self) -> Collection[selectors.Selector] | None:
         """The selectors resolved to this resource; ``None`` if each one matches on its own."""
         return self.get_selectors(self.resource)
+
+    @property
+    def reconcilers(self) -> Sequence[handlers.ReconcileHandler]:
+        """The level-triggered handlers of the resource."""
+        registry = self.site.registry._reconciling
+        return () if registry.is_empty else registry.select(self.resource, self.selectors)
+
+    @property
+    def has_handlers(self) -> bool:
+        """Whether there are any handlers of the resource, rather than only of related objects."""
+        registry, chosen = self.site.registry, self.selectors
+        return bool(self.reconcilers) or any(
+            kind.has_handlers(self.resource, chosen)
+            for kind in (
+                registry._changing,
+                registry._watching,
+                registry._spawning,
+                registry._indexing,
+            )
+        )
 
     def is_calm(self) -> bool:
         """Return whether no handler wants every event, and the objects have no daemons."""

@@ -13,13 +13,17 @@ while the operator exits.
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients.watching import event_streams, stream_states, watch_events
-from kopf._cogs.structs import bodies, references
+from kopf._cogs.structs import bodies, finalizers, references
 from kopf._core.engines.indexing import indexers
+from kopf._core.engines.reconciling import caches as caches_
+from kopf._core.engines.reconciling import levels
 from kopf._core.intents import handlers
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
 
@@ -35,6 +39,19 @@ class Remains:
     # Objects whose deletion is not handled yet.
     deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)
     parts: dict[inventory.Key, bytes] = dataclasses.field(default_factory=dict)  # see `tombstones`
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """The watchers of other resources, as far as one watcher depends on them."""
+
+    wake: Callable[[caches_.Parents], None]  # reconciles objects of any resources
+    # Returns whether the objects related to those of the resource are listed.
+    is_synced: Callable[[references.Resource], bool]
+
+
+ALONE = Neighbours(wake=lambda parents: None, is_synced=lambda resource: True)
+"""No other watchers matter."""
 
 
 class Watcher:
@@ -54,7 +71,9 @@ class Watcher:
         state: stream_states.StreamState,
         on_listed: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
+        neighbours: Neighbours = ALONE,
     ) -> None:
+        self._neighbours = neighbours
         self._served, self._namespace, self._slots, self._on_listed = (
             served,
             namespace,
@@ -63,7 +82,12 @@ class Watcher:
         )
         self._state, self._flow = state, served.flow
         self._processor = processing.Processor(
-            served, nudge=self._nudge, expect=state.expect, is_left_alone=state.unfit.has_object
+            served,
+            nudge=self._nudge,
+            expect=self._expect,
+            is_left_alone=state.unfit.has_object,
+            wake=self._wake,
+            is_synced=functools.partial(neighbours.is_synced, served.resource),
         )
         self._queue = self._make_queue()
         remains = remains or Remains()
@@ -83,8 +107,41 @@ class Watcher:
             await pauses.wait_until(False)
             await self._run_until_paused(pauses)
 
+    def is_reconciled(self, namespace: str | None, name: str) -> bool:
+        """Return whether such an object is known and reconciled; called from any thread."""
+        return bool(self._served.reconcilers) and self._find(namespace, name) is not None
+
+    def trigger(self, namespace: str | None, name: str) -> None:
+        """Have the object reconciled, if it is known."""
+        key = self._find(namespace, name)
+        if key is not None:
+            self.poke(key, {levels.Trigger.EXTERNAL})
+
+    def poke(self, key: inventory.Key, triggers: Collection[levels.Trigger]) -> None:
+        """Have the object reconciled; objects that were never handled will be reconciled anyway."""
+        memory = self._served.site.memories.find_by_key(key, self._served.resource)
+        if memory is not None:
+            self._processor.poke(memory, triggers)
+            self._wake(key)
+
+    def release_held(self) -> None:
+        """Reconcile the objects that have waited for their related objects."""
+        if not any(handler.links for handler in self._served.reconcilers):
+            return
+        for seen in tuple(self._state.known.values()):
+            key = inventory.Key(seen.uid)
+            memory = self._served.site.memories.find_by_key(key, self._served.resource)
+            if memory is not None and self._processor.release(memory):
+                self._wake(key)
+
+    def _find(self, namespace: str | None, name: str) -> inventory.Key | None:
+        seen = self._state.known.get(watch_events.Key(namespace or '', name))
+        return None if seen is None else inventory.Key(seen.uid)
+
     def forget(self) -> None:
         """Forget the objects, gone with their namespace or resource, after the watcher ended."""
+        caches = self._served.site.caches
+        self._wake_parents(caches.drop(self._served.resource, self._namespace))
         remains = self.release()
         for seen in remains.known.values():
             self._served.site.indexers.forget(self._served.resource, inventory.Key(seen.uid))
@@ -127,6 +184,8 @@ class Watcher:
 
     async def _stream(self) -> None:
         """Take all events; never end."""
+        caches = self._served.site.caches
+        caches.serve(self._served.resource, self._namespace)
         for body in self._deleted.values():
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
@@ -152,6 +211,7 @@ class Watcher:
                             if not self._state.unfit.has(key, seen.uid)
                         ]
                     )
+                    self._wake_parents(caches.note_listed(self._served.resource, self._namespace))
                     self._on_listed()
                 else:
                     self._flow.events[item['type']] += 1
@@ -187,6 +247,8 @@ class Watcher:
         if self._tombstones.parts or not site.registry._watching.is_empty:
             event = self._tombstones.update(event)
         body = event['object']
+        if not site.caches.is_empty:
+            self._wake_parents(site.caches.take(self._served.resource, event))
         if not site.indexers.is_empty and site.indexers.is_indexed(
             self._served.resource, self._served.selectors
         ):
@@ -202,7 +264,15 @@ class Watcher:
                     memory.memo,
                 )
             )
-        self._queue.put(event)
+        if self._is_handled:
+            self._queue.put(event)
+
+    @property
+    def _is_handled(self) -> bool:
+        """Whether the objects are handled, and not only stored as related to others."""
+        caches = self._served.site.caches
+        is_stored = not caches.is_empty and self._served.resource in caches.stores
+        return not is_stored or self._served.has_handlers
 
     def _begin_anew(self, dropped: queueing.Dropped) -> None:
         """Restart the next stream from scratch, but remember the objects known until now."""
@@ -219,6 +289,7 @@ class Watcher:
             dismiss=self._processor.dismiss,
             flow=self._flow,
             is_every_event_wanted=self._has_event_handlers,
+            restore=self._restore if self._served.reconcilers else None,
         )
 
     def _has_event_handlers(self) -> bool:
@@ -234,3 +305,20 @@ class Watcher:
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
+
+    def _wake(self, key: inventory.Key) -> None:
+        self._queue.wake(key)
+
+    def _restore(self, key: inventory.Key) -> bodies.RawBody | None:
+        return self._served.site.caches.find(self._served.resource, key)
+
+    def _expect(self, body: Mapping[str, Any]) -> None:
+        """Expect our own change, and make it visible for the handlers of other objects at once."""
+        self._state.expect(body)
+        if finalizers.is_deletion_ongoing(body) and not body['metadata'].get('finalizers'):
+            return  # it is deleted now
+        self._wake_parents(self._served.site.caches.note_written(self._served.resource, body))
+
+    def _wake_parents(self, parents: caches_.Parents) -> None:
+        if parents:
+            self._neighbours.wake(parents)

@@ -6,7 +6,8 @@ The users' functions get copies: their in-place modifications affect neither the
 other.
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from kopf._cogs.configs import conventions
@@ -23,8 +24,24 @@ from kopf._cogs.structs import (
     references,
 )
 from kopf._core.actions import loggers, progression
-from kopf._core.intents import causes, reasons, registries
+from kopf._core.engines.reconciling import levels, relatives
+from kopf._core.intents import causes, filters, handlers, reasons, registries
 from kopf._core.reactor import cycles, inventory, sites
+
+_NO_LEVELS: levels.Levels = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moment:
+    """When an object is viewed, and how much of our own changes has come back by then."""
+
+    now: float = 0.0  # loop time
+    is_awaiting: bool = False  # whether our own changes have not come back yet
+    is_certain: bool = True  # whether the known state includes all our own changes anyway
+    is_synced: bool = True  # whether all owned and watched objects are known
+
+
+_UNTIMED = Moment()
 
 
 class View:
@@ -41,6 +58,8 @@ class View:
     is_alive: bool  # whether any of them runs and blocks the deletion
     # Whether the state could not change since the event handlers were called with it.
     is_fresh: bool
+    moment: Moment
+    level_states: levels.Levels
 
     site: sites.Site
     persistence: settings_.PersistenceSettings
@@ -57,6 +76,7 @@ class View:
         *,
         is_accompanied: bool = False,
         is_fresh: bool = True,
+        moment: Moment = _UNTIMED,
     ) -> None:
         site = served.site
         registry = site.registry._changing
@@ -72,6 +92,8 @@ class View:
             is_accompanied=is_accompanied,
             is_alive=memory.is_alive,
             is_fresh=is_fresh,
+            moment=moment,
+            level_states=memory.level_states or _NO_LEVELS,
             site=site,
             persistence=site.settings.persistence,
             registry=registry,
@@ -100,12 +122,69 @@ class View:
     @property
     def is_surely_needed(self) -> bool:
         """Whether the finalizer is needed regardless of what has happened to the object."""
-        return self.is_accompanied or self.roster.must_hold
+        return self.is_accompanied or self.roster.must_hold or self._is_needed_by_reconcilers
+
+    @lazies.lazy
+    def reconcilers(self) -> Sequence[handlers.ReconcileHandler]:
+        """All level-triggered handlers of the resource."""
+        return self.served.reconcilers
+
+    @property
+    def _is_needed_by_reconcilers(self) -> bool:
+        return any(map(self._is_for_deletion, self.reconcilers))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether daemons or level-triggered functions must end before the object is released."""
+        return self.is_alive or any(
+            self._is_for_deletion(handler) and not self.get_level(handler).is_finished
+            for handler in self.reconcilers
+        )
+
+    def _is_for_deletion(self, handler: handlers.ReconcileHandler) -> bool:
+        return handler.deletion and self.is_reconcilable(handler)
+
+    def is_reconcilable(self, handler: handlers.ReconcileHandler) -> bool:
+        """Return whether the level-triggered handler is for this object in its current state."""
+        return not filters.is_selective(handler) or filters.match(handler, self.reconciling)
+
+    def get_level(self, handler: handlers.ReconcileHandler) -> levels.Level:
+        """Get the state of a level-triggered handler for this object."""
+        return self.level_states.get(handler.id, levels.NEW)
+
+    @lazies.lazy
+    def reconciling(self) -> causes.ReconcilingCause:
+        """The cause for all level-triggered handlers, with a patch and a body of their own."""
+        body = objects.Body(dicts.copy_json(self.raw))
+        return causes.ReconcilingCause(
+            logger=loggers.ObjectLogger(body=self.raw, settings=self.site.settings),
+            memo=self.memo,
+            indices=self.site.indices,
+            resource=self.served.resource,
+            selectors=self.selectors,
+            body=body,
+            patch=patches.Patch(body=self.raw),
+            deleting=finalizers.is_deletion_ongoing(self.raw),
+        )
+
+    def explain(
+        self, handler: handlers.ReconcileHandler, triggers: frozenset[str]
+    ) -> causes.ReconcilingCause:
+        """Get the cause for one level-triggered handler, with what it is due for."""
+        cause, known = self.reconciling, self.site.caches.relations
+        return dataclasses.replace(
+            cause,
+            triggers=triggers,
+            owned=relatives.Owned(known, cause.body, cause.resource, handler.owns),
+            related=relatives.Related(known, cause.body, cause.resource, handler.watches),
+        )
 
     @property
     def _has_handlers(self) -> bool:
-        return bool(self.roster.members) or self.site.registry._spawning.has_handlers(
-            self.served.resource, self.selectors
+        return (
+            bool(self.roster.members)
+            or self.site.registry._spawning.has_handlers(self.served.resource, self.selectors)
+            or any(handler.deletion for handler in self.reconcilers)
         )
 
     @property
@@ -301,6 +380,17 @@ class View:
     def take_essence(self, body: Mapping[str, Any]) -> cycles.Essence:
         """Take the essence of another state of the same object."""
         return cycles.seal(self._build_essence(objects.Body(body)))
+
+    def is_essential(self, patch: patches.Patch) -> bool:
+        """
+        Return whether the users' changes can affect the essence of the object, judging by the
+        fields.
+        """
+        if not len(patch):
+            return False
+        if patch.keys() - {'status'}:
+            return True
+        return any(not field or field[0] == 'status' for field in self.roster.extra_fields)
 
     def isolate(self) -> causes.ChangingCause:
         """Get the cause with a body that handlers may modify in place."""

@@ -23,6 +23,7 @@ ADMISSION = (
 )
 STOPPING = ('initial_delay', 'cancellation_backoff', 'cancellation_timeout', 'cancellation_polling')
 TIMING = ('interval', 'initial_delay', 'sharp', 'idle')
+LEVELS = ('owns', 'watches', 'resync', 'settle', 'deletion', 'workers')
 
 SIGNATURES = {
     'event': (*RESOURCE, *FILTERS, 'registry'),
@@ -36,6 +37,7 @@ SIGNATURES = {
     'index': (*RESOURCE, *RETRYING, *FILTERS, 'registry'),
     'daemon': (*RESOURCE, *RETRYING, *STOPPING, *FILTERS, 'registry'),
     'timer': (*RESOURCE, *RETRYING, *TIMING, *FILTERS, 'registry'),
+    'reconcile': (*RESOURCE, *RETRYING, *LEVELS, *FILTERS, 'registry'),
 }
 ACTIVITIES = ('startup', 'cleanup', 'login', 'probe')
 
@@ -71,6 +73,7 @@ def find(registry):
         registry._spawning,
         registry._indexing,
         registry._webhooks,
+        registry._reconciling,
     ]
     [handler] = [*(handler for part in parts for handler in part), *registry._activities._handlers]
     return handler
@@ -142,7 +145,9 @@ def test_registration_of_subhandlers_has_the_promised_signature():
 
 
 @pytest.mark.guarantee('HND-003')
-@pytest.mark.parametrize('name', ['daemon', 'timer', 'index', 'subhandler', 'register'])
+@pytest.mark.parametrize(
+    'name', ['daemon', 'timer', 'index', 'reconcile', 'subhandler', 'register']
+)
 def test_some_decorators_are_also_in_the_main_module(name):
     assert getattr(kopf, name) is getattr(kopf.on, name)
 
@@ -172,6 +177,7 @@ def test_functions_are_returned_as_they_are(registry, name):
             'operations',
             'optional',
             'deleted',
+            *LEVELS,
             'field',
             'labels',
             'annotations',
@@ -644,3 +650,50 @@ def test_wrong_operations_are_refused(name, operations, error, message):
 def test_subhandlers_are_refused_outside_of_handlers(use):
     with pytest.raises(LookupError, match='only inside of running handlers'):
         use()
+
+
+@pytest.mark.guarantee('RCL-014')
+@pytest.mark.parametrize('name', ['old', 'new', 'diff', 'reason'])
+def test_level_triggered_functions_must_not_require_the_past(registry, name):
+    namespace = {}
+    exec(f'def fn({name}, **_): ...\ndef optional({name}=None, **_): ...', namespace)
+
+    with pytest.raises(TypeError, match='level-triggered functions see only the present'):
+        kopf.on.reconcile('pods', registry=registry)(namespace['fn'])
+
+    kopf.on.reconcile('pods', registry=registry)(namespace['optional'])
+
+
+@pytest.mark.guarantee('RCL-011')
+@pytest.mark.parametrize(
+    'options, error, text',
+    [
+        ({'resync': 'hourly'}, TypeError, 'resync= is a number'),
+        ({'resync': True}, TypeError, 'resync= is a number'),
+        ({'settle': 0}, ValueError, 'settle= must be above 0'),
+        ({'workers': 1.5}, TypeError, 'workers= is a number'),
+        ({'workers': -1}, ValueError, 'workers= must be above 0'),
+        ({'resync': float('inf')}, ValueError, 'resync= must be above 0, and finite'),
+        ({'owns': 'pods'}, TypeError, 'owns= is a list of resources'),
+        ({'watches': ['pods']}, TypeError, 'watches= is a dict'),
+        ({'watches': {'pods': 'spec.name'}}, TypeError, 'kopf.ref'),
+    ],
+)
+def test_wrong_options_of_level_triggered_functions_are_refused(registry, options, error, text):
+    with pytest.raises(error, match=f'@kopf.on.reconcile: .*{text}'):
+        kopf.on.reconcile('pods', registry=registry, **options)
+
+
+@pytest.mark.guarantee('RCL-011')
+@pytest.mark.parametrize('after', ['1', None, -1, True, float('nan'), float('inf')])
+def test_wrong_requeues_are_refused(after):
+    with pytest.raises(TypeError, match='after= is a number of seconds'):
+        kopf.Requeue(after)
+
+
+@pytest.mark.guarantee('RCL-011')
+def test_requests_to_reconcile_unknown_resources_are_false_and_wrong_ones_are_errors():
+    assert kopf.trigger('pods', 'name', 'default') is False
+    assert kopf.trigger(PODS, 'name', 'default') is False
+    with pytest.raises(TypeError, match=r'kopf\.trigger: Resources are selected by names'):
+        kopf.trigger(123, 'name')

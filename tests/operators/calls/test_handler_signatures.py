@@ -164,6 +164,7 @@ async def test_the_table_of_arguments_is_true(cluster, registry, run_operator):
     declare(handlers.WatchingHandler, kopf.on.event, 'kopfexamples')
     declare(handlers.SpawningHandler, kopf.on.daemon, 'kopfexamples')
     declare(handlers.IndexingHandler, kopf.on.index, 'kopfexamples')
+    declare(handlers.ReconcileHandler, kopf.on.reconcile, 'kopfexamples')
     await run_operator()
     await cluster.create()
     await cluster.wait_until_handled()
