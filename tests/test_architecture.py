@@ -25,7 +25,7 @@ PUBLIC = {'cli', 'on', 'testing'}
 
 LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
-ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | peering']
+ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | leading | peering']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
