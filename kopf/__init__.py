@@ -13,6 +13,7 @@ from kopf._cogs.helpers import versions as _versions
 
 if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
+    from kopf._cogs.clients.errors import LeadershipLostError
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
         DiffBaseStorage,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
     from kopf._core.engines.events.posting import event, exception, info, warn
     from kopf._core.engines.indexing.indices import Index, Store
+    from kopf._core.engines.leading.current import leading
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Logger
     from kopf._core.intents.piggybacking import (
@@ -109,6 +111,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
+    'kopf._cogs.clients.errors': 'LeadershipLostError',
     'kopf._cogs.configs.diffbase': (
         'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
     ),
@@ -142,6 +145,7 @@ _NAMES = {
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
     'kopf._core.engines.events.posting': 'event exception info warn',
     'kopf._core.engines.indexing.indices': 'Index Store',
+    'kopf._core.engines.leading.current': 'leading',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
     'kopf._core.intents.piggybacking': (
@@ -198,6 +202,7 @@ __all__ = [
     'Headers',
     'Index',
     'Labels',
+    'LeadershipLostError',
     'LocalObjectLogger',
     'LogFormat',
     'Logger',
@@ -259,6 +264,7 @@ __all__ = [
     'index',
     'info',
     'label',
+    'leading',
     'lifecycles',
     'login_via_async_client',
     'login_via_client',

@@ -126,7 +126,7 @@ PROMISED = [
     'EVERYTHING',
 ]
 
-ADDED = ['Backoff']
+ADDED = ['Backoff', 'LeadershipLostError', 'leading']
 """Names that only this framework has."""
 
 UNLISTED = ['adjust_namespace', 'harmonize_naming']
@@ -190,6 +190,8 @@ def test_decorators_are_reachable_from_the_main_module():
         'cleanup',
         'login',
         'probe',
+        'promoted',
+        'demoted',
         'validate',
         'mutate',
         'resume',
@@ -290,7 +292,7 @@ def test_controls_are_positional():
 @pytest.mark.parametrize(
     'cls, names',
     [
-        ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe']),
+        ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe', 'promoted', 'demoted']),
         ('WatchingDecorator', ['event']),
         ('ChangingDecorator', ['create', 'update', 'delete', 'resume', 'field', 'subhandler']),
         ('WebhookDecorator', ['validate', 'mutate']),

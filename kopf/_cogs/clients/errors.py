@@ -2,6 +2,7 @@
 Errors: what can go wrong with a request to the API.
 
     RequestError                     a request has failed
+    ├── LeadershipLostError          it was not sent: this replica of the operator does not lead
     ├── APIConnectionError           there is no response, or not all of it
     │   ├── APIUnreachableError      the request was not sent: refused, DNS, TLS, or too slow
     │   ├── APIDisconnectedError     the connection was lost; the request was possibly executed
@@ -43,6 +44,14 @@ _QUOTED_BODY = re.compile(r'(Invalid value: )"\{.*\}"', re.DOTALL)
 
 class RequestError(Exception):
     """A request to the API has failed."""
+
+
+class LeadershipLostError(RequestError):
+    """
+    This replica of the operator does not lead, or no longer does: nothing was sent.
+
+    Also raised by an operator that has lost its leadership, and so has stopped.
+    """
 
 
 class APIConnectionError(RequestError):

@@ -29,7 +29,7 @@ from collections.abc import (
 from typing import Any, TypeVar
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import errors, limits, outages, retries
+from kopf._cogs.clients import errors, fences, limits, outages, retries
 from kopf._cogs.clients.http import line_decoder, models, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import documents, jsons, meters
@@ -58,6 +58,8 @@ class Context:
     chance: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime.datetime] = _read_clock  # with a timezone
     meter: meters.Meter = dataclasses.field(default_factory=meters.Meter)
+    # Returns the last check before a modifying request is sent; None if there are none.
+    get_permit: Callable[[], fences.Permit | None] = fences.require_nothing
     reachability: outages.Reachability = dataclasses.field(default_factory=outages.Reachability)
 
 
@@ -198,6 +200,9 @@ def _build_call(
 
 async def _exchange(call: models.Call, context: Context, options: Options) -> Any:
     """Make a regular request with all its retries; return the final response."""
+    permit = context.get_permit()
+    if permit is not None and call.method != 'GET':
+        call = dataclasses.replace(call, permit=permit)
 
     async def attempt() -> Any:
         while True:

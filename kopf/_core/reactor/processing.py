@@ -11,9 +11,12 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
+from kopf._cogs.clients import patching
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, breakers, loggers, throttlers
+from kopf._core.intents import reasons
 from kopf._core.reactor import (
     accompanying,
     calling,
@@ -71,6 +74,8 @@ class Processor:
         self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
+        # The objects with something to do that were seen only while the replica stood by.
+        self._doubted: set[inventory.Key] = set()
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
@@ -91,6 +96,31 @@ class Processor:
             self._flow.cycles['finished'] += 1
             self._flow.durations.add(_read_clock() - began)
         return is_dismissed
+
+    def follow(self, batch: queueing.Batch) -> bool:
+        """
+        Return whether there is nothing to do for the object if the replica is promoted now.
+
+        The object counts as existing before the operator, however often it has changed meanwhile.
+        """
+        try:
+            is_dismissed = bool(batch.events) and self._follow(batch)
+        except Exception:  # of filters and storages: they are reported when the object is handled
+            is_dismissed = False
+        key = inventory.identify(batch.body)
+        if is_dismissed:
+            self._doubted.discard(key)
+        else:
+            self._doubted.add(key)
+        return is_dismissed
+
+    def _follow(self, batch: queueing.Batch) -> bool:
+        if batch.events[-1]['type'] == 'DELETED':
+            self.site.memories.forget(batch.body, self.served.resource)
+            return True
+        memory = self._recall(batch)
+        memory.cycle = dataclasses.replace(inventory.INITIAL, handled=memory.cycle.handled)
+        return self.served.is_calm() and self._dismiss(batch, now=_read_clock())
 
     def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
@@ -167,6 +197,7 @@ class Processor:
         if memory.cycle.version is not None:  # otherwise, the operator has never changed it
             logger = loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings)
             reporting.log_deletion(logger)
+        self._doubted.discard(inventory.identify(batch.body))
         self.site.memories.forget(batch.body, self.served.resource)
 
     async def _handle(
@@ -205,10 +236,10 @@ class Processor:
             plan = self._decide(view)
             match plan:
                 case decisions.Dismiss():
-                    if plan.is_in_scope:
-                        reporting.log_dismissal(view.logger)
                     self._settle(view, memory, plan)
                     return queueing.Verdict(mistrust)
+                case decisions.Run() if self._is_doubtful(view, plan):
+                    return await self._confirm(view, memory)
                 case decisions.Wait(delay):
                     reporting.log_sleep(view.logger, delay)
                     return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
@@ -225,6 +256,27 @@ class Processor:
             view = views.View(self.served, step.body, memory, patches.Patch(body=step.body))
         is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)
+
+    def _is_doubtful(self, view: views.View, plan: decisions.Run) -> bool:
+        """Return whether the previous leader may have handled this change a moment ago."""
+        return (
+            bool(self._doubted)
+            and plan.cause.reason is not reasons.Reason.RESUME
+            and inventory.identify(view.raw) in self._doubted
+        )
+
+    async def _confirm(self, view: views.View, memory: inventory.Memory) -> queueing.Verdict:
+        """Read the object once: its stream can be behind the last patches of the previous leader."""
+        target = patching.identify(self.served.resource, view.raw)
+        body = await patching.read_object(target, context=self.site.context)
+        self._doubted.discard(inventory.identify(view.raw))
+        if body is None:
+            return queueing.Verdict()  # its deletion comes by the stream
+        version = bodies.get_version(body)
+        if version is not None and version != view.version:
+            timeout = self.site.settings.persistence.consistency_timeout
+            memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, body))
+        return queueing.Verdict(0.0)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
         """Continue after the delay, but not while slowed down or awaiting our own changes."""
@@ -254,6 +306,10 @@ class Processor:
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
         """Remember that our own version needs no handling: its echo comes soon."""
+        if plan.is_in_scope:
+            reporting.log_dismissal(view.logger)
+        if self._doubted:
+            self._doubted.discard(inventory.identify(view.raw))
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(
                 memory.cycle, is_initial=False, resumed=inventory.NOBODY

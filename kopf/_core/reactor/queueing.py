@@ -19,7 +19,7 @@ import collections
 import dataclasses
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.helpers import meters
@@ -102,6 +102,8 @@ class Slots:
         self._waiting: collections.deque[Begin] = collections.deque()
         self._yielding: collections.deque[Begin] = collections.deque()  # of low priority
         self._overtakings = 0  # how many objects have started since the last low-priority one
+        self.is_held = False  # whether objects are only examined, and none are started
+        self._held: dict[Hashable, Begin] = {}  # the objects put aside
         self._is_open = True
         self._begun = 0  # the cost of the objects examined or started in this iteration of the loop
         self._calmed = bells.Bell()
@@ -111,6 +113,25 @@ class Slots:
     def is_contended(self) -> bool:
         """Whether any object waits for a slot."""
         return bool(self._waiting or self._yielding)
+
+    def hold(self) -> None:
+        """Begin to stand by: see `is_held`."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """End the standing by: the objects with something to do are started."""
+        self.is_held = False
+        self._yielding.extend(self._held.values())
+        self._held.clear()
+        self._serve()
+
+    def put_aside(self, key: Hashable, begin: Begin) -> None:
+        """Start the object when the standing by ends, unless it is taken back before."""
+        self._held[key] = begin
+
+    def take_back(self, key: Hashable) -> None:
+        """Do not start the object that was put aside, if it was."""
+        self._held.pop(key, None)
 
     def shut(self) -> None:
         """Start no objects until reopened."""
@@ -214,6 +235,11 @@ def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bod
     return [backlog[0], *kept] if is_first_needed else kept
 
 
+def as_found(event: bodies.RawEvent) -> bodies.RawEvent:
+    """Return the event as if the object were found existing; it is, if the replica is promoted."""
+    return event if event['type'] == 'DELETED' else {**event, 'type': None}
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class _Lane:
     """An object that is being handled or will be handled."""
@@ -226,6 +252,7 @@ class _Lane:
     is_nudged: bool = False  # whether it must be handled again, even with no events
     is_waiting: bool = False  # for a slot
     is_yielding: bool = False  # whether it has a low priority
+    is_offered: bool = False  # whether it waits for a slot, rather than for the promotion
     # The number of events since the last handling, including those not kept.
     arrivals: int = 0
 
@@ -245,10 +272,12 @@ class Queue:
         *,
         name: str = 'objects',
         dismiss: Dismiss = lambda batch: False,
+        follow: Dismiss = lambda batch: False,
         flow: meters.Flow | None = None,
         is_every_event_wanted: IsEveryEventWanted = lambda: True,
     ) -> None:
         self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
+        self._follow = follow
         self._is_every_event_wanted = is_every_event_wanted
         self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
@@ -279,17 +308,27 @@ class Queue:
         """Add an event to the backlog of its object, to be handled as soon as possible."""
         if self._is_closed:
             return
+        dismiss = self._dismiss
+        if self._slots.is_held:
+            event, dismiss = as_found(event), self._follow
         body = event['object']
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
             is_yielding = event['type'] is None
-            if is_yielding or not self._dismiss(Batch([event], body)):
+            if is_yielding or not dismiss(Batch([event], body)):
                 lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock(), arrivals=1)
                 self._line_up(lane, is_yielding=is_yielding)
             return
         self._add(lane, [event])
         lane.body = body
+        if self._slots.is_held:
+            self._offer_again(lane)
+        else:
+            self._notify(lane, event)
+
+    def _notify(self, lane: _Lane, event: bodies.RawEvent) -> None:
+        """Handle the new event of a known object as soon as possible."""
         if lane.since is None:
             lane.since = _read_clock()
         if lane.is_waiting and lane.is_yielding and event['type'] is not None:
@@ -351,7 +390,7 @@ class Queue:
 
     def _add(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
         lane.arrivals += len(events)
-        if self._is_every_event_wanted():
+        if self._is_every_event_wanted() and not self._slots.is_held:
             lane.events.extend(events)
         else:
             lane.events = functools.reduce(fold, events, lane.events)
@@ -373,11 +412,14 @@ class Queue:
     def _line_up(self, lane: _Lane, *, is_yielding: bool = False) -> None:
         """Wait for a slot; a low-priority object can line up again to be served sooner."""
         lane.is_waiting, lane.is_yielding = True, is_yielding
+        lane.is_offered = True
         self._slots.take(lambda: self._begin(lane), is_yielding=is_yielding)
 
     def _begin(self, lane: _Lane) -> bool:
         if self._is_closed or not lane.is_waiting:
             return False
+        if self._slots.is_held:
+            return self._examine(lane)
         lane.is_waiting = False
         is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered on arrival
         if is_changed and not lane.is_nudged and self._dismiss(Batch(lane.events, lane.body)):
@@ -388,6 +430,22 @@ class Queue:
         self._workers.add(worker)
         worker.add_done_callback(lambda worker: self._end(lane, worker))
         return True
+
+    def _examine(self, lane: _Lane) -> bool:
+        """While standing by, forget the object if it is settled; otherwise, put it aside."""
+        lane.is_offered, lane.since = False, None
+        if self._follow(Batch(lane.events, lane.body)):
+            lane.is_waiting = False
+            del self._lanes[lane.key]
+        else:
+            self._slots.put_aside(lane, lambda: self._begin(lane))
+        return False
+
+    def _offer_again(self, lane: _Lane) -> None:
+        """While standing by, examine the changed object again if it was put aside."""
+        if not lane.is_offered:
+            self._slots.take_back(lane)
+            self._line_up(lane, is_yielding=True)
 
     async def _work(self, lane: _Lane) -> None:
         """Handle an object until nothing is left to do before its delay or its next event."""

@@ -122,7 +122,7 @@ class Watcher:
         finally:
             self._flow.backlogs.remove(self._queue)
             self._state.is_listed = False
-            dropped = await self._queue.close(self._served.site.settings.queueing.exit_timeout)
+            dropped = await self._queue.close(self._served.site.measure_patience())
             self._begin_anew(dropped)
 
     async def _stream(self) -> None:
@@ -217,6 +217,7 @@ class Watcher:
             self._slots,
             name=self._served.resource.plural,
             dismiss=self._processor.dismiss,
+            follow=self._processor.follow,
             flow=self._flow,
             is_every_event_wanted=self._has_event_handlers,
         )

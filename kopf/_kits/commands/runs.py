@@ -81,6 +81,19 @@ class BrokenCode(click.ClickException):
     help='Where to meet other operators, and to pause for them; it is waited for if it does not exist.',
 )
 @options.option(
+    '--leader-elect',
+    'leader_elect',
+    metavar='NAME',
+    help='The Lease by which one of several replicas is elected; the others stand by.',
+)
+@options.option(
+    '--leader-elect-namespace',
+    'leader_elect_namespace',
+    metavar='NAMESPACE',
+    show_default='that of the pod',
+    help='The namespace of that Lease.',
+)
+@options.option(
     '-L',
     '--liveness',
     'liveness_endpoint',
@@ -230,6 +243,7 @@ def operate(
     controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption
 ) -> None:
     """Run the operator until it ends, unless the process was interrupted before the start."""
+    from kopf._cogs.clients import errors
     from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines.activities import operator_handlers
     from kopf._core.engines.probing import endpoints
@@ -251,6 +265,7 @@ def operate(
             operating.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
+            errors.LeadershipLostError,
         ) as e:
             raise Failure(str(e)) from e
 

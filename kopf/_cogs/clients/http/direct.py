@@ -141,6 +141,8 @@ class DirectSession:
                 limit for limit in (deadline, _find_deadline(timeouts.head)) if limit is not None
             ]
             try:
+                # No await from here to the transport: the process can stop meanwhile.
+                call.permit()
                 return connection, await ask(connection, request, min(limits, default=None))
             except (
                 TimeoutError,
@@ -159,7 +161,7 @@ class DirectSession:
                 if not is_stale or not call.is_repeatable or self._is_closing:
                     raise self.translate(error, call) from error
                 is_repeated = True
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, errors.LeadershipLostError):
                 connection.abort()
                 raise
             finally:
