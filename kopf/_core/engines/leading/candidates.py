@@ -24,6 +24,11 @@ logger = logging.getLogger(__package__)
 RELEASE_TIMEOUT = 5.0
 """Seconds for all attempts to release the Lease; then it expires by itself."""
 
+PRECISION = 0.001
+"""
+Seconds to wait beyond a moment, to be sure that it has passed: event loops can be a bit early.
+"""
+
 FAILURES = errors.RequestError, TimeoutError, OSError
 
 _OPTIONS = requests.Options(answers=(403, 404, 409, 422, 429), backoffs=(), is_repeatable=True)
@@ -118,7 +123,7 @@ class Candidate:
                 self._lose()
             elif isinstance(action, elections.Wait):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(action.until):
+                    async with asyncio.timeout_at(action.until + PRECISION):
                         await self._bell.wait()
             else:
                 await self._act(action)
