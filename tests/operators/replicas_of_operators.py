@@ -46,12 +46,12 @@ class Fleet:
 
         return registry
 
-    async def run(self, name, *, settings=None, registry=None, **changes):
+    async def run(self, replica, /, *, settings=None, registry=None, **changes):
         operator = await self._run_operator(
             settings=settings or build_settings(**changes),
-            registry=registry or self.build_registry(name),
+            registry=registry or self.build_registry(replica),
         )
-        self.operators[name] = operator
+        self.operators[replica] = operator
         return operator
 
     async def find_lease(self):

@@ -70,7 +70,7 @@ async def test_the_leader_writes_until_its_deadline(sandbox, fenced, monkeypatch
 
     late = dataclasses.replace(began, boot=began.boot + 10)
     monkeypatch.setattr(fence, 'read_clocks', lambda: late)
-    with pytest.raises(errors.LeadershipLostError, match='not renewed it for 10.0 s'):
+    with pytest.raises(errors.LeadershipLostError, match=r'not renewed it for 10\.0 s'):
         await requests.delete(f'{URL}/one', context=context)
 
     assert count_writes(sandbox) == 1

@@ -254,7 +254,7 @@ async def test_a_leader_that_cannot_renew_stops_with_an_error_in_time(
     await wait_until(lambda: fleet.select('update'))
     sandbox.faults.inject(resource='leases', code=500)
     since = virtual_time.elapsed
-    with pytest.raises(kopf.LeadershipLostError, match='it was not renewed in 10.0 s'):
+    with pytest.raises(kopf.LeadershipLostError, match=r'it was not renewed in 10\.0 s'):
         await one.task
 
     assert len(interrupted) == 2

@@ -53,7 +53,7 @@ class Candidate:
     ) -> None:
         terms = replicas.choose_terms(context.settings.leadership)
         self.place, self.identity = place, identity
-        self.trouble = ''  # why the Lease cannot be read or written now, if so
+        self._troubles: dict[str, str] = {}  # by the verbs
         self.body: Mapping[str, Any] | None = None  # the Lease as last written
         self._context, self._fence = isolate(context, place.name), fence
         self._state = elections.State(identity, terms)
@@ -62,6 +62,11 @@ class Candidate:
         self._announced: str | None = None  # the holder that was logged
         self.epoch_led: int | None = None  # when it has led, if ever
         self._fence.announce(str(place), terms.deadline)
+
+    @property
+    def trouble(self) -> str:
+        """Why the Lease cannot be read or written now, if so."""
+        return ' '.join(self._troubles.values())
 
     @property
     def is_leading(self) -> bool:
@@ -157,7 +162,7 @@ class Candidate:
             return elections.Refusal.CONFLICT
         except errors.APINotFoundError as error:
             if verb != 'create':
-                self.trouble = ''
+                self._troubles.pop(verb, None)
                 return elections.Refusal.ABSENT
             self._complain(verb, error)
         except FAILURES as error:
@@ -165,8 +170,7 @@ class Candidate:
         else:
             lease = parse_lease(body)
             if lease is not None:
-                self.trouble = ''
-                self.body = body if verb != 'get' else self.body
+                self._note_success(verb, body)
                 return lease
             self._complain(verb, errors.APIGarbledError('the answer is not a Lease.'))
         return elections.Refusal.FAILED
@@ -177,6 +181,12 @@ class Candidate:
         if state.role is not elections.Role.LEADING:
             return timeout
         return max(0.0, min(timeout, state.deadline - _read_clock()))
+
+    def _note_success(self, verb: str, body: Mapping[str, Any]) -> None:
+        self._troubles.pop(verb, None)
+        if verb != 'get':
+            self._troubles.clear()
+            self.body = body
 
     async def _send(self, action: elections.Read | elections.Write) -> Any:
         if isinstance(action, elections.Read):
@@ -288,7 +298,8 @@ class Candidate:
 
     def _complain(self, verb: str, error: Exception) -> None:
         """Log a failure; refusals need rights or settings, others are expected to pass."""
-        trouble = f'Cannot {verb} the Lease {self.place}: {str(error) or "there is no answer."}'
+        reason = (str(error) or 'there is no answer').rstrip('.')
+        trouble = f'Cannot {verb} the Lease {self.place}: {reason}.'
         if isinstance(error, errors.APIForbiddenError):
             trouble += (
                 f' Grant the verb {verb} for leases.coordination.k8s.io in the namespace '
@@ -298,8 +309,9 @@ class Candidate:
             trouble += f' Check that the namespace {self.place.namespace} exists.'
         is_refused = isinstance(error, errors.APIClientError)
         level = logging.ERROR if is_refused else outages.choose_level(error)
-        logger.log(logging.DEBUG if trouble == self.trouble else level, '%s', trouble)
-        self.trouble = trouble
+        is_repeated = self._troubles.get(verb) == trouble
+        logger.log(logging.DEBUG if is_repeated else level, '%s', trouble)
+        self._troubles[verb] = trouble
 
 
 def isolate(context: requests.Context, name: str) -> requests.Context:
