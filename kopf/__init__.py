@@ -13,7 +13,6 @@ from kopf._cogs.helpers import versions as _versions
 
 if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
-    from kopf._cogs.clients.errors import LeadershipLostError
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
         DiffBaseStorage,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._cogs.structs.dicts import FieldPath, FieldSpec
     from kopf._cogs.structs.diffs import Diff, DiffItem, DiffOperation
     from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.leaderships import LeadershipLostError
     from kopf._cogs.structs.memos import Memo
     from kopf._cogs.structs.objects import Body, Meta, Spec, Status
     from kopf._cogs.structs.patches import Patch, PatchFn
@@ -111,7 +111,6 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
-    'kopf._cogs.clients.errors': 'LeadershipLostError',
     'kopf._cogs.configs.diffbase': (
         'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
     ),
@@ -129,6 +128,7 @@ _NAMES = {
     'kopf._cogs.structs.dicts': 'FieldPath FieldSpec',
     'kopf._cogs.structs.diffs': 'Diff DiffItem DiffOperation',
     'kopf._cogs.structs.ids': 'HandlerId',
+    'kopf._cogs.structs.leaderships': 'LeadershipLostError',
     'kopf._cogs.structs.memos': 'Memo',
     'kopf._cogs.structs.objects': 'Body Meta Spec Status',
     'kopf._cogs.structs.patches': 'Patch PatchFn',

@@ -2,7 +2,7 @@
 Errors: what can go wrong with a request to the API.
 
     RequestError                     a request has failed
-    ├── LeadershipLostError          it was not sent: this replica of the operator does not lead
+    ├── FencedRequestError           it was not sent: this replica of the operator does not lead
     ├── APIConnectionError           there is no response, or not all of it
     │   ├── APIUnreachableError      the request was not sent: refused, DNS, TLS, or too slow
     │   ├── APIDisconnectedError     the connection was lost; the request was possibly executed
@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import leaderships
 
 TEXT_LIMIT = 256
 """How many characters are shown of responses of proxies, load balancers, etc."""
@@ -46,12 +47,8 @@ class RequestError(Exception):
     """A request to the API has failed."""
 
 
-class LeadershipLostError(RequestError):
-    """
-    This replica of the operator does not lead, or no longer does: nothing was sent.
-
-    Also raised by an operator that has lost its leadership, and so has stopped.
-    """
+class FencedRequestError(RequestError, leaderships.LeadershipLostError):
+    """The request was not sent, as this replica of the operator does not lead."""
 
 
 class APIConnectionError(RequestError):

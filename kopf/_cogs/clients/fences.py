@@ -15,7 +15,7 @@ from collections.abc import Callable
 from kopf._cogs.clients import errors
 
 Permit = Callable[[], None]
-"""Called right before a request is sent. Raises `LeadershipLostError` if it must not be sent."""
+"""Called right before a request is sent. Raises `FencedRequestError` if it must not be sent."""
 
 _BOOT_CLOCK = getattr(time, 'CLOCK_BOOTTIME', time.CLOCK_MONOTONIC)
 
@@ -96,7 +96,7 @@ class Fence:
 
     def _check(self) -> None:
         if self._since is None:
-            raise errors.LeadershipLostError(
+            raise errors.FencedRequestError(
                 f'This replica does not hold the Lease {self._lease}, and writes nothing: '
                 f'the leader does.'
             )
@@ -104,7 +104,7 @@ class Fence:
 
     def _check_loss(self) -> None:
         if self.is_lost:
-            raise errors.LeadershipLostError(
+            raise errors.FencedRequestError(
                 f'This replica no longer holds the Lease {self._lease}: it has given it back, or '
                 f'has not renewed it for {self._limit} s. It writes nothing.'
             )

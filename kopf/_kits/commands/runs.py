@@ -243,8 +243,7 @@ def operate(
     controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption
 ) -> None:
     """Run the operator until it ends, unless the process was interrupted before the start."""
-    from kopf._cogs.clients import errors
-    from kopf._cogs.structs import credentials, reviews
+    from kopf._cogs.structs import credentials, leaderships, reviews
     from kopf._core.engines.activities import operator_handlers
     from kopf._core.engines.probing import endpoints
     from kopf._core.intents import arguments
@@ -265,7 +264,7 @@ def operate(
             operating.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
-            errors.LeadershipLostError,
+            leaderships.LeadershipLostError,
         ) as e:
             raise Failure(str(e)) from e
 

@@ -49,11 +49,11 @@ async def test_only_reading_requests_are_sent_while_not_leading(sandbox, fenced)
     fence.announce('ns/lease', 10.0)
 
     await requests.get(URL, context=context)
-    with pytest.raises(errors.LeadershipLostError, match='does not hold the Lease ns/lease'):
+    with pytest.raises(errors.FencedRequestError, match='does not hold the Lease ns/lease'):
         await requests.post(URL, context=context, payload=BODY)
-    with pytest.raises(errors.LeadershipLostError):
+    with pytest.raises(errors.FencedRequestError):
         await requests.patch(f'{URL}/one', context=context, payload={})
-    with pytest.raises(errors.LeadershipLostError):
+    with pytest.raises(errors.FencedRequestError):
         await requests.delete(f'{URL}/one', context=context)
 
     assert count_writes(sandbox) == 0
@@ -70,7 +70,7 @@ async def test_the_leader_writes_until_its_deadline(sandbox, fenced, monkeypatch
 
     late = dataclasses.replace(began, boot=began.boot + 10)
     monkeypatch.setattr(fence, 'read_clocks', lambda: late)
-    with pytest.raises(errors.LeadershipLostError, match=r'not renewed it for 10\.0 s'):
+    with pytest.raises(errors.FencedRequestError, match=r'not renewed it for 10\.0 s'):
         await requests.delete(f'{URL}/one', context=context)
 
     assert count_writes(sandbox) == 1
@@ -94,7 +94,7 @@ async def test_the_leadership_is_checked_after_the_connection_is_made(sandbox, f
         return result
 
     monkeypatch.setattr(loop, 'create_connection', stop_and_connect)
-    with pytest.raises(errors.LeadershipLostError):
+    with pytest.raises(errors.FencedRequestError):
         await requests.post(URL, context=context, payload=BODY)
 
     assert count_writes(sandbox) == 0
@@ -124,5 +124,5 @@ async def test_reports_are_sent_before_the_leadership_and_not_after_it():
     fence.extend(fence.read_clocks())
     permit()
     fence.revoke()
-    with pytest.raises(errors.LeadershipLostError):
+    with pytest.raises(errors.FencedRequestError):
         permit()

@@ -161,7 +161,7 @@ class DirectSession:
                 if not is_stale or not call.is_repeatable or self._is_closing:
                     raise self.translate(error, call) from error
                 is_repeated = True
-            except (asyncio.CancelledError, errors.LeadershipLostError):
+            except (asyncio.CancelledError, errors.FencedRequestError):
                 connection.abort()
                 raise
             finally:

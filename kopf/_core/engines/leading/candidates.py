@@ -16,7 +16,7 @@ from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import errors, fences, limits, outages, requests
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.configs import selections
-from kopf._cogs.structs import credentials, references
+from kopf._cogs.structs import credentials, leaderships, references
 from kopf._core.engines.leading import elections, replicas
 
 logger = logging.getLogger(__package__)
@@ -292,7 +292,7 @@ class Candidate:
             if self.holder not in ('', self.identity)
             else f'it was not renewed in {self._state.terms.deadline} s'
         )
-        raise errors.LeadershipLostError(
+        raise leaderships.LeadershipLostError(
             f'The replica {self.identity} has lost the Lease {self.place}: {reason}. The operator stops.'
         )
 

@@ -46,7 +46,7 @@ class Terms:
 class Role(enum.Enum):
     """What the replica is in its election; it leads at most once."""
 
-    FOLLOWING = enum.auto()  # others lead, or nobody does
+    FOLLOWING = enum.auto()  # stands by, whether another one leads or none
     LEADING = enum.auto()
     LOST = enum.auto()  # led, and must do nothing more
     RESIGNED = enum.auto()  # led, or not, and wants no Lease
