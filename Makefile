@@ -48,8 +48,8 @@ test-fast: $(VENV)/.for-test ## run the fast part of the tests: about 3 minutes 
 fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
 	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
 
-replicas: $(VENV)/.for-test ## hand over, kill, and freeze replicas as often as promised: RUNS=100, FREEZES=1000, SEEDS=2000
-	@KOPF_REPLICAS_RUNS=$(or $(RUNS),100) KOPF_REPLICAS_FREEZES=$(or $(FREEZES),1000) KOPF_ELECTION_SEEDS=$(or $(SEEDS),2000) \
+replicas: $(VENV)/.for-test ## hand over, kill, and freeze replicas as often as promised: RUNS and FREEZES
+	@KOPF_REPLICAS_RUNS=$(or $(RUNS),100) KOPF_REPLICAS_FREEZES=$(or $(FREEZES),1000) KOPF_ELECTION_SEEDS=2000 \
 		$(BIN)/python -m pytest -q -s tests/operators/leadership/test_replicas_in_processes.py tests/core/engines/leading $(ARGS)
 
 chaos: $(VENV)/.for-test controlplane ## kill operators and break their clusters in all ways; SEEDS of each way

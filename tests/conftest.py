@@ -4,6 +4,7 @@ The harness of all tests: virtual time, no leaked tasks, and the tools that test
 
 import asyncio
 import dataclasses
+import math
 import os
 import pathlib
 import shutil
@@ -41,8 +42,9 @@ async def virtual_time() -> AsyncIterator[VirtualTime]:
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    # Finer than any wait.
-    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1, resolution=1e-9)
+    # Sums with whole seconds are exact. The resolution is finer than any wait.
+    start = float(math.ceil(loop.time()))
+    looptime.patch_event_loop(loop, start=start, idle_step=0.1, resolution=1e-9)
     yield VirtualTime(since=loop.time())
     await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
     loop._default_executor = None  # type: ignore[attr-defined]  # or it is shut down again, with the time limit

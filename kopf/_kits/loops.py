@@ -12,6 +12,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import math
 import selectors
 import socket
 import sys
@@ -145,7 +146,7 @@ class VirtualTimeSelector(selectors.DefaultSelector):
 
     def __init__(self, has_busy_threads: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
-        self.now = time.monotonic()
+        self.now = float(math.ceil(time.monotonic()))  # sums with whole seconds are exact
         self._has_busy_threads = has_busy_threads
         self.outside = 0  # running functions in threads, processes, connection attempts
         self._ends: dict[int, tuple[Any, Any]] = {}  # local and remote addresses by descriptor

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import leaderships
+from kopf._cogs.structs import dicts, leaderships
 
 TEXT_LIMIT = 256
 """How many characters are shown of responses of proxies, load balancers, etc."""
@@ -93,6 +93,13 @@ class APIError(RequestError):
         self.message = refusal.message
         self.details = refusal.details
         self.retry_after = refusal.retry_after
+
+    def has_cause(self, reason: str) -> bool:
+        """Return whether the server names this reason among the causes of the refusal."""
+        causes = self.details.get('causes')
+        if not isinstance(causes, list):
+            return False
+        return any(dicts.is_mapping(cause) and cause.get('reason') == reason for cause in causes)
 
 
 class APIClientError(APIError):

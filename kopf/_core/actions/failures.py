@@ -82,9 +82,17 @@ class HandlerChildrenRetry(TemporaryError):
         super().__init__('Waiting for the sub-handlers.', delay=delay)
 
 
+def read_text(error: BaseException) -> str:
+    """Return the text of an error; empty if it has none, or if its class fails to make it."""
+    try:
+        return str(error)
+    except Exception:  # foreign code: it must not hide the error itself
+        return ''
+
+
 def describe(error: BaseException) -> str:
     """Return the text of an error, with its class where the text alone would be meaningless."""
-    text, name = str(error), type(error).__name__
+    text, name = read_text(error), type(error).__name__
     if isinstance(error, KeyError):
         return f'{name}: {text}'
     return text or name
@@ -97,7 +105,7 @@ def summarize(error: BaseException) -> str:
     Client libraries add the headers and the body of the response to the text: only the message of
     the body is kept. Credentials in URLs and in headers are masked.
     """
-    text = _BODY.sub(_extract_message, _HEADERS.sub('', str(error))) or type(error).__name__
+    text = _BODY.sub(_extract_message, _HEADERS.sub('', read_text(error))) or type(error).__name__
     text = _AUTHORIZATION.sub(r'\1\2***', _USERINFO.sub('***', text))
     return text if len(text) <= MESSAGE_LIMIT else f'{text[: MESSAGE_LIMIT - 1]}…'
 

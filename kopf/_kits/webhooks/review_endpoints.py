@@ -41,6 +41,7 @@ _FINAL = frozenset(
         http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         http.HTTPStatus.REQUEST_TIMEOUT,
         http.HTTPStatus.SERVICE_UNAVAILABLE,
+        http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     }
 )
 """The codes after which the connection is closed: the request is not read to its end."""
@@ -94,6 +95,9 @@ class ReviewEndpoint:
         if request.method != 'POST':
             message = 'Only admission reviews are served here, by POST.'
             raise payloads.Refusal(http.HTTPStatus.METHOD_NOT_ALLOWED, message)
+        if request.headers.get('Content-Encoding', 'identity').lower() != 'identity':
+            message = 'Compressed reviews are not accepted: send JSON with no Content-Encoding.'
+            raise payloads.Refusal(http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
         return webhook
 
 

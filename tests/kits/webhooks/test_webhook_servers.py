@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import io
 import logging
 import socket
@@ -297,6 +298,24 @@ async def test_what_is_not_a_review_is_refused_and_the_server_goes_on(
     assert len(reviewer.calls) == 1
 
 
+@pytest.mark.parametrize('encoding', ['gzip', 'deflate', 'br', 'x'])
+async def test_compressed_reviews_are_refused(serve, reviewer, caplog, encoding):
+    served = await serve(insecure=True)
+    url = f'http://localhost:{served.port}/'
+    headers = {'Content-Encoding': encoding}
+    data = gzip.compress(b'{}')
+
+    async with served.session.request('POST', url, data=data, headers=headers) as response:
+        refusal = await response.json()
+    again = await served.post()
+
+    assert (response.status, refusal['code']) == (415, 415)
+    assert 'send JSON with no Content-Encoding' in refusal['message']
+    assert again[0] == 200
+    assert len(reviewer.calls) == 1
+    assert not caplog.records
+
+
 @pytest.mark.guarantee('NEW-231')
 async def test_what_the_operator_refuses_has_its_code_and_message(serve, reviewer):
     served = await serve(insecure=True)
@@ -353,7 +372,7 @@ async def test_compressed_requests_are_not_json(serve):
     served = await serve(insecure=True)
 
     async with served.request('POST', data=b'{}' * 1000, compress='gzip') as response:
-        assert response.status == 400
+        assert response.status == 415
 
 
 async def test_clients_that_wait_before_sending_are_asked_to_continue(serve):

@@ -35,6 +35,13 @@ class ApiException(Exception):
         )
 
 
+class MuteError(Exception):
+    """An error whose text cannot be made: a mistake of its class."""
+
+    def __str__(self):
+        return self.args[0].text
+
+
 def raising(error):
     async def fn():
         raise error
@@ -69,6 +76,9 @@ def raising(error):
             {},
             ('HandlerFailing', "Handler 'fn': wait", 2),
             id='waiting-for-long',
+        ),
+        pytest.param(
+            MuteError('x'), {}, ('HandlerFailing', "Handler 'fn': MuteError", 4), id='with-no-text'
         ),
         pytest.param(
             ApiException(),
@@ -171,6 +181,27 @@ async def test_values_of_secrets_are_not_told(sandbox, registry, run_operator, e
     await asyncio.sleep(30)
 
     assert await events() == [('Warning', 'HandlerFailing', "Handler 'fn': ValueError", 1)]
+
+
+async def test_refusals_in_a_dying_namespace_are_not_told_as_missing_permissions(
+    sandbox, registry, run_operator, logs
+):
+    kopf.on.delete('configmaps', registry=registry)(raising(ValueError('boo!')))
+    await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'dying'}})
+    await run_operator()
+    await sandbox.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'obj', 'namespace': 'dying', 'finalizers': ['a/b']},
+        }
+    )
+    await asyncio.sleep(30)
+    await sandbox.delete('v1/namespaces', 'dying')
+    await asyncio.sleep(300)
+
+    assert [asked for asked in sandbox.requests if asked.plural == 'events']
+    assert not [line for line in logs() if 'not permitted' in line]
 
 
 async def test_missing_permission_is_told_once_and_the_cluster_is_not_asked_again(

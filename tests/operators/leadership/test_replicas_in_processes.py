@@ -204,7 +204,7 @@ def test_the_next_replica_continues_at_once_after_a_graceful_exit(crowd):
 
     crowd.check()
     gaps.sort()
-    print(f'gaps of graceful exits: {gaps[len(gaps) // 2]:.2f} s, at most {gaps[-1]:.2f} s')
+    print(f'gaps of graceful exits: {gaps[len(gaps) // 2]:.2f} s, at most {gaps[-1]:.2f} s')  # noqa: T201 - for `make replicas`
     assert gaps[int(len(gaps) * 0.99) if IS_FULL else 0] <= 2.0
 
 
@@ -222,7 +222,7 @@ def test_the_next_replica_continues_after_the_lease_of_a_killed_one_has_expired(
         gaps.append(measure_gap(leader, crowd.find_leader(), since))
 
     crowd.check()
-    print(f'gaps of kills: {sorted(gaps)[len(gaps) // 2]:.2f} s, at most {max(gaps):.2f} s')
+    print(f'gaps of kills: {sorted(gaps)[len(gaps) // 2]:.2f} s, at most {max(gaps):.2f} s')  # noqa: T201 - for `make replicas`
     assert max(gaps) <= 8.0
 
 
@@ -251,7 +251,7 @@ def test_a_replica_that_wakes_up_too_late_writes_nothing_and_exits(crowd):
             crowd.start()
 
     crowd.settle()
-    print(f'{late} of {FREEZES} freezes were too long')
+    print(f'{late} of {FREEZES} freezes were too long')  # noqa: T201 - for `make replicas`
 
 
 def is_write(asked):

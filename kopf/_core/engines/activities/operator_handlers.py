@@ -15,7 +15,14 @@ from typing import Any
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import ids
-from kopf._core.actions import execution, lifecycles, outcomes, progression, threads
+from kopf._core.actions import (
+    execution,
+    failures,
+    lifecycles,
+    outcomes,
+    progression,
+    threads,
+)
 from kopf._core.intents import causes, handlers, registries
 
 logger = logging.getLogger(__package__)
@@ -31,7 +38,9 @@ class ActivityError(Exception):
         self.outcomes = outcomes
         errors = {id: outcome.exception for id, outcome in outcomes.items() if outcome.is_failure}
         listed = '; '.join(
-            f'{id!r}: {str(error) or type(error).__name__}' for id, error in errors.items()
+            f'{id!r}: {failures.read_text(error) or type(error).__name__}'
+            for id, error in errors.items()
+            if error is not None
         )
         super().__init__(f'The {activity} of the operator has failed in its handlers: {listed}')
 

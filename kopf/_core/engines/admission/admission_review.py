@@ -152,12 +152,12 @@ def build_status(error: Exception) -> reviews.ResponseStatus:
     """
     if isinstance(error, failures.AdmissionError):
         code = error.code if isinstance(error.code, int) and error.code in _CODES else 500
-        return {'message': str(error), 'code': code}
+        return {'message': failures.read_text(error), 'code': code}
     return {'message': describe_error(error), 'code': 500}
 
 
 def describe_error(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return failures.read_text(error) or type(error).__name__
 
 
 def find_decision(error: BaseException) -> failures.AdmissionError | None:

@@ -119,7 +119,7 @@ def exception(
     exc = exc if exc is not None else sys.exc_info()[1]
     if exc is not None:
         reason = reason or type(exc).__name__
-        message = f'{message} {str(exc) or type(exc).__name__}'.strip()
+        message = f'{message} {failures.read_text(exc) or type(exc).__name__}'.strip()
     event(objs, type='Error', reason=reason, message=message, backoffs=backoffs)
 
 

@@ -289,7 +289,8 @@ class Poster:
                 answers=(403,) if report.is_optional else (),
             )
         except errors.APIForbiddenError as error:
-            self._deny(report, error)
+            if not error.has_cause('NamespaceTerminating'):
+                self._deny(report, error)
             return
         if posted is not None:
             series.renew(posted)
