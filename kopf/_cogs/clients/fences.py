@@ -68,6 +68,16 @@ class Fence:
             self._is_revoked = self._since.measure(self.read_clocks()) >= self._limit
         return self._is_revoked
 
+    def measure_rest(self) -> float:
+        """
+        Return for how many more seconds the leader may write; negative if that is over.
+
+        It is for any thread, so it reads only the clock of the machine.
+        """
+        if self._since is None:
+            return self._limit
+        return self._since.boot + self._limit - time.clock_gettime(_BOOT_CLOCK)
+
     def announce(self, lease: str, limit: float) -> None:
         """Begin an election: the leader may write for ``limit`` seconds since each renewal."""
         self._loop = asyncio.get_running_loop()

@@ -19,9 +19,12 @@ from kopf._core.engines.events import recorder
 from kopf._core.engines.leading import candidates, replicas
 from kopf._core.engines.peering import pauses
 from kopf._core.intents import causes
-from kopf._core.reactor import queueing
+from kopf._core.reactor import guards, queueing, stopping
 
 logger = logging.getLogger(__name__)
+
+EXIT_CODE = 1
+"""The exit code of operators that have lost their leadership."""
 
 STANDBY = 'standby'
 """The reason to pause a replica that neither leads nor watches objects."""
@@ -45,6 +48,7 @@ class Leadership:
         self._context, self._fence, self._pauses, self._slots = context, fence, pauses, slots
         self._poster, self._run_activity = poster, run_activity
         self._task: asyncio.Task[None] | None = None
+        self._guard: guards.Guard | None = None
 
     def prepare(self) -> None:
         """Prepare for the election if the settings require one. Raises `PlaceError`."""
@@ -80,6 +84,7 @@ class Leadership:
         if candidate is None:
             return
         await candidate.wait_until_promoted()
+        self._watch_over()
         self._post(candidate)
         await self._run_activity(causes.Activity.PROMOTION)
         self.elected.set()
@@ -90,6 +95,8 @@ class Leadership:
         """
         Release the Lease, after the handlers of the demotion; these have little time if it is lost.
         """
+        if self._guard is not None:
+            self._guard.dismiss()
         if self.candidate is None or self._task is None:
             return
         try:
@@ -101,6 +108,15 @@ class Leadership:
             if not self._task.cancelled():
                 self._task.exception()  # it was raised already, or no longer matters
             await self.candidate.resign()
+
+    def _watch_over(self) -> None:
+        if stopping.is_ending_with_operator():
+            settings = self._context.settings.leadership
+            margin = (settings.lease_duration - settings.renew_deadline) / 2
+            self._guard = guards.Guard(
+                self._fence, margin, leave=lambda: stopping.exit_at_once(EXIT_CODE)
+            )
+            self._guard.start()
 
     async def _demote(self) -> None:
         settings = self._context.settings.leadership

@@ -264,8 +264,12 @@ def operate(
             operating.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
-            leaderships.LeadershipLostError,
         ) as e:
+            raise Failure(str(e)) from e
+        except leaderships.LeadershipLostError as e:
+            if _is_process():  # other replicas do not wait for the threads of this one
+                logger.error('%s', e)
+                stopping.exit_at_once(Failure.exit_code)
             raise Failure(str(e)) from e
 
 

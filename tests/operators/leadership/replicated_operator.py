@@ -35,6 +35,8 @@ def promoted(**_):
 @kopf.on.update('kopfexamples')
 async def handle(name, spec, patch, **_):
     note('begin', name)
+    if (block := os.environ.get('BLOCK')) and spec.get('x', 0) > 9:
+        time.sleep(float(block))  # noqa: ASYNC251 - the event loop is blocked on purpose
     await asyncio.sleep(0.02)
     patch.status['seen'] = spec.get('x')
     note('end', name)

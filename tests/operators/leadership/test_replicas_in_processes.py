@@ -133,10 +133,14 @@ class Crowd:
                 timeout=PATIENCE,
             )
 
-    def start(self):
-        """Start a replica, and wait until it stands by, or leads if it is the first one."""
+    def launch(self):
         replica = Replica(self, next(self._numbers))
         self.replicas.append(replica)
+        return replica
+
+    def start(self):
+        """Start a replica, and wait until it stands by, or leads if it is the first one."""
+        replica = self.launch()
         wait_for(lambda: self._is_watching(replica), replica)
         return replica
 
@@ -252,6 +256,20 @@ def test_a_replica_that_wakes_up_too_late_writes_nothing_and_exits(crowd):
 
     crowd.settle()
     print(f'{late} of {FREEZES} freezes were too long')  # noqa: T201 - for `make replicas`
+
+
+@pytest.mark.guarantee('LDR-010', 'LDR-016')
+@pytest.mark.parametrize('crowd', [(2, 1, 0.2)], indirect=True)
+def test_a_replica_that_blocks_its_event_loop_exits_before_others_lead(crowd, monkeypatch):
+    monkeypatch.setenv('BLOCK', '30')
+    leader = crowd.launch()
+    monkeypatch.delenv('BLOCK')
+    crowd.start()
+
+    assert leader.wait() == 1
+    leader.killed = time.monotonic()
+    assert 'The operator is blocked, and has lost its leadership' in leader.log.read_text()
+    crowd.check()
 
 
 def is_write(asked):
