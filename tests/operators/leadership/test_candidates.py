@@ -11,6 +11,7 @@ from clusters import wait_until
 from operator_endpoints import Site
 from peerings import build_record
 from replicas_of_operators import LEASE, Fleet, build_settings
+from webhook_servers import MANAGED, Hall, list_writes, wait_for_records
 
 import kopf
 import kopf.testing
@@ -193,3 +194,35 @@ async def wait_until_members(town, count):
     async with asyncio.timeout(60):
         while len(await town.get_records()) < count:
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.guarantee('LDR-013')
+@pytest.mark.parametrize('standby', ['hot', 'cold'])
+async def test_webhooks_are_served_by_all_replicas_and_written_by_the_leader(
+    fleet, sandbox, cluster, standby
+):
+    halls = {}
+    for name in 'ab':
+        registry, halls[name] = fleet.build_registry(name), Hall(sandbox)
+
+        @kopf.on.validate('kopfexamples', registry=registry)
+        async def validate(name, warnings, **_):
+            warnings.append(f'seen {name}')
+
+        settings = build_settings(standby=standby)
+        settings.admission.managed, settings.admission.server = MANAGED, halls[name]
+        await fleet.run(name, settings=settings, registry=registry)
+        if name == 'a':
+            await fleet.wait_until_promoted('a')
+            await wait_for_records(sandbox, 1)
+            writes = len(list_writes(sandbox))
+    await asyncio.sleep(100)
+    assert len(list_writes(sandbox)) == writes
+    await cluster.create('one')
+
+    assert halls['a'].is_open
+    assert len(halls['b'].paths) == 1  # the service of the sandbox leads to the last replica
+
+    await fleet.operators['a'].stop()
+    await fleet.wait_until_promoted('b')
+    assert len(await wait_for_records(sandbox, 1)) == 1
