@@ -350,3 +350,37 @@ async def test_operators_with_no_election_are_always_leading(
 
     assert calls == [True]
     assert kopf.leading()
+
+
+@pytest.mark.guarantee('LDR-008')
+@pytest.mark.parametrize('standby, indexed', [('hot', ['one', 'two']), ('cold', [])])
+async def test_hot_replicas_have_their_indices_filled_before_they_are_promoted(
+    fleet, cluster, standby, indexed
+):
+    def build(name):
+        registry = fleet.build_registry(name)
+
+        @kopf.index('kopfexamples', registry=registry, id='names')
+        async def names(body, **_):
+            return {body.metadata.name: True}
+
+        @kopf.on.promoted(registry=registry)
+        async def note(names, **_):
+            fleet.calls.append((name, 'indexed', sorted(names)))
+
+        return registry
+
+    one = await fleet.run('a', standby=standby, registry=build('a'))
+    await cluster.create('one')
+    await cluster.wait_until_handled('one')
+    await fleet.run('b', standby=standby, registry=build('b'))
+    await cluster.create('two')
+    await cluster.wait_until_handled('two')
+    await asyncio.sleep(10)
+    await one.stop()
+    await wait_until(lambda: 'b' in dict(fleet.select('indexed')))
+
+    assert dict(fleet.select('indexed'))['b'] == indexed
+    await cluster.create('three')
+    await cluster.wait_until_handled('three')
+    assert fleet.select('create') == [('a', 'one'), ('a', 'two'), ('b', 'three')]
