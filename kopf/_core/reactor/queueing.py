@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from kopf._cogs.aiokits import bells
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import bodies
-from kopf._core.reactor import inventory
+from kopf._core.reactor import backlogs, inventory
 
 logger = logging.getLogger(__name__)
 
@@ -220,26 +220,6 @@ class Slots:
         return begin
 
 
-def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bodies.RawEvent]:
-    """
-    Add an event to a backlog where not all events matter; return the new backlog, 3 events at most.
-
-    The latest event contains the current state of the object. The latest deletion before it means
-    that the object was gone in between: e.g. it did not match the selectors of the stream, or was
-    deleted in a gap and restored from a backup. The first event shows whether the object existed
-    before the stream, and is kept if the other events would imply otherwise.
-    """
-    deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
-    kept = [*deletions[-1:], event]
-    is_first_needed = bool(backlog) and (backlog[0]['type'] is None) != (kept[0]['type'] is None)
-    return [backlog[0], *kept] if is_first_needed else kept
-
-
-def as_found(event: bodies.RawEvent) -> bodies.RawEvent:
-    """Return the event as if the object were found existing; it is, if the replica is promoted."""
-    return event if event['type'] == 'DELETED' else {**event, 'type': None}
-
-
 @dataclasses.dataclass(slots=True, eq=False)
 class _Lane:
     """An object that is being handled or will be handled."""
@@ -310,7 +290,7 @@ class Queue:
             return
         dismiss = self._dismiss
         if self._slots.is_held:
-            event, dismiss = as_found(event), self._follow
+            event, dismiss = backlogs.as_found(event), self._follow
         body = event['object']
         key = inventory.identify(body)
         lane = self._lanes.get(key)
@@ -358,6 +338,7 @@ class Queue:
         """
         self._is_closed = True
         for lane in self._lanes.values():
+            self._slots.take_back(lane)
             if lane.timer is not None:
                 lane.timer.cancel()
         try:
@@ -393,7 +374,7 @@ class Queue:
         if self._is_every_event_wanted() and not self._slots.is_held:
             lane.events.extend(events)
         else:
-            lane.events = functools.reduce(fold, events, lane.events)
+            lane.events = functools.reduce(backlogs.fold, events, lane.events)
 
     def _give_back(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
         """Put the unhandled events before those that arrived in the meantime."""
