@@ -129,7 +129,7 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	@touch $@
 
 .venv-audit/tool: PACKAGES := pip-audit
-.venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed,tunnels]'
+.venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed,tunnels,typed]'
 .PHONY: .venv-audit/audited  # always anew: with the versions that anybody would get now
 .venv-audit/tool .venv-audit/audited:
 	$(PYTHON) -m venv --clear $@

@@ -13,6 +13,8 @@ from kopf._cogs.helpers import versions as _versions
 
 if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
+    from kopf._cogs.codecs.conversions import to_patch
+    from kopf._cogs.codecs.markers import Column, Immutable, Rule, Schema, rule
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
         DiffBaseStorage,
@@ -100,6 +102,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
     from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
     from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
+    from kopf._kits.schemas.crds import crd
     from kopf._kits.webhooks.servers import (
         WebhookAutoServer,
         WebhookDockerDesktopServer,
@@ -111,6 +114,8 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
+    'kopf._cogs.codecs.conversions': 'to_patch',
+    'kopf._cogs.codecs.markers': 'Column Immutable Rule Schema rule',
     'kopf._cogs.configs.diffbase': (
         'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
     ),
@@ -163,6 +168,7 @@ _NAMES = {
         'adjust_namespace adopt append_owner_reference harmonize_naming label '
         'remove_owner_reference'
     ),
+    'kopf._kits.schemas.crds': 'crd',
     'kopf._kits.webhooks.servers': (
         'WebhookAutoServer WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer '
         'WebhookServer'
@@ -186,6 +192,7 @@ __all__ = [
     'Backoff',
     'Body',
     'BodyEssence',
+    'Column',
     'ConnectionInfo',
     'DaemonStopped',
     'DaemonStoppingReason',
@@ -200,6 +207,7 @@ __all__ = [
     'HandlerRetriesError',
     'HandlerTimeoutError',
     'Headers',
+    'Immutable',
     'Index',
     'Labels',
     'LeadershipLostError',
@@ -227,7 +235,9 @@ __all__ = [
     'RawEventType',
     'Reason',
     'Resource',
+    'Rule',
     'SSLPeer',
+    'Schema',
     'SmartProgressStorage',
     'Spec',
     'Status',
@@ -255,6 +265,7 @@ __all__ = [
     'build_object_reference',
     'build_owner_reference',
     'configure',
+    'crd',
     'daemon',
     'event',
     'exception',
@@ -277,6 +288,7 @@ __all__ = [
     'operator',
     'register',
     'remove_owner_reference',
+    'rule',
     'run',
     'run_tasks',
     'set_default_lifecycle',
@@ -284,6 +296,7 @@ __all__ = [
     'spawn_tasks',
     'subhandler',
     'timer',
+    'to_patch',
     'warn',
 ]
 

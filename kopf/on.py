@@ -20,7 +20,7 @@ from kopf._core.intents import callbacks, causes, declarations, handlers, reason
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
-_Resource: TypeAlias = _Name | selectors.ResourceCheck
+_Resource: TypeAlias = _Name | type[Any] | selectors.ResourceCheck
 _Meta: TypeAlias = callbacks.MetaFilter | None
 _When: TypeAlias = callbacks.FilterFn | None
 _Value: TypeAlias = callbacks.ValueFilter | None

@@ -26,7 +26,7 @@ PUBLIC = {'cli', 'on', 'testing'}
 LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
 ENGINES = ['probing', 'daemons', 'activities | admission | events | indexing | leading | peering']
-COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
+COGS = ['clients', 'configs', 'structs', 'codecs', 'aiokits', 'helpers']
 SANDBOX = [
     'sandboxes',
     'async_sandbox',
@@ -34,10 +34,12 @@ SANDBOX = [
     'persistence | kubeconfigs | admin_client',
     'keyrings | http',
     'endpoints',
+    'workloads',
     'clusters',
     'openapi | controllers',
     'registry',
     'admission | apiextensions',
+    'cel',
     'auth | apply | schema | faults',
     'codec | storage',
     'meta | threads | options',

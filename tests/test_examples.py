@@ -485,6 +485,22 @@ def test_admission_is_controlled(start):
     assert 'Traceback' not in example.said
 
 
+@pytest.mark.guarantee('TYP-008', 'TYP-009', 'TYP-010')
+def test_resources_are_typed(start):
+    obj = EXAMPLES / '20-typed' / 'obj.yaml'
+    example = start('20-typed', args=['--sandbox', '--install-crds', '--apply', obj])
+    example.wait_until_says('db: 2 servers of postgres', 'copies are kept for 30 days')
+    databases = kubernetes.client.CustomObjectsApi(example.connect())
+    key = ('example.com', 'v1', 'default', 'databases', 'db')
+    databases.patch_namespaced_custom_object(*key, {'spec': {'replicas': 3}})
+    example.wait_until_says('scaled from 2 to 3', 'db: 3 servers')
+    with pytest.raises(
+        kubernetes.client.ApiException, match='should be greater than or equal to 0'
+    ):
+        databases.patch_namespaced_custom_object(*key, {'spec': {'replicas': -1}})
+    example.stop()
+
+
 def test_all_kinds_of_handlers_live_together(start):
     example = start('99-all-at-once')
     example.wait_until_says(

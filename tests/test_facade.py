@@ -126,7 +126,18 @@ PROMISED = [
     'EVERYTHING',
 ]
 
-ADDED = ['Backoff', 'LeadershipLostError', 'leading']
+ADDED = [
+    'Backoff',
+    'Column',
+    'Immutable',
+    'LeadershipLostError',
+    'Rule',
+    'Schema',
+    'crd',
+    'leading',
+    'rule',
+    'to_patch',
+]
 """Names that only this framework has."""
 
 UNLISTED = ['adjust_namespace', 'harmonize_naming']

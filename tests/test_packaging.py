@@ -136,6 +136,7 @@ def test_mandatory_dependencies_are_few():
         'aiohappyeyeballs',
         'aiohttp',
         'click',
+        'httptools',
         'iso8601',
         'prometheus-client',
         'python-json-logger',
@@ -150,7 +151,7 @@ def test_mandatory_dependencies_are_few():
     [
         ('full-auth', {'kubernetes', 'pykube-ng'}),
         ('uvloop', {'uvloop'}),
-        ('dev', {'cryptography', 'google-re2', 'pyngrok'}),
+        ('dev', {'cel-expr-python', 'cryptography', 'google-re2', 'pyngrok'}),
         ('tunnels', {'pyngrok'}),
     ],
 )
@@ -170,6 +171,7 @@ def test_whatever_is_required_is_imported():
         'aiohappyeyeballs': 'aiohappyeyeballs',
         'aiohttp': 'aiohttp',
         'click': 'click',
+        'httptools': 'httptools',
         'iso8601': 'iso8601',
         'prometheus-client': 'prometheus_client',
         'python-json-logger': 'pythonjsonlogger',

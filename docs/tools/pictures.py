@@ -106,6 +106,7 @@ def draw_layers() -> str:
         ('clients', 'the only code that talks to the Kubernetes API'),
         ('configs', 'settings, and how the state is kept on objects'),
         ('structs', 'bodies, diffs, patches, resources, credentials'),
+        ('codecs', "between raw objects and the users' classes"),
         ('aiokits', 'what asyncio lacks'),
         ('helpers', 'small answers to technical questions'),
     ]
@@ -154,18 +155,18 @@ def draw_layers() -> str:
                 'only the helpers',
             ],
         ),
-        Box(10, cogs_top, 760, 44 + 5 * row, '_cogs: parts with no idea of operators'),
+        Box(10, cogs_top, 760, 44 + len(cogs) * row, '_cogs: parts with no idea of operators'),
         *(
             Box(26, cogs_top + 38 + row * number, 728, row - 8, name, [note], 'deep')
             for number, (name, note) in enumerate(cogs)
         ),
-        Arrow([(800, 20), (800, cogs_top + 44 + 5 * row)], 'imports', (812, 40)),
+        Arrow([(800, 20), (800, cogs_top + 44 + len(cogs) * row)], 'imports', (812, 40)),
     ]
     title = (
         'Layers of the package from the top: public modules, kits, core beside sandbox, cogs; '
         'imports go down only'
     )
-    return compose('layers', title, (900, cogs_top + 44 + 5 * row + 10), parts)
+    return compose('layers', title, (900, cogs_top + 44 + len(cogs) * row + 10), parts)
 
 
 def draw_change() -> str:

@@ -102,7 +102,7 @@ def _build(
     fn: Callable[..., Any], declared: list[execution.Handler], given: dict[str, Any]
 ) -> tuple[causes.Cause, Mapping[str, Any]]:
     """Build the arguments for the first kind of handlers that accepts all the given ones."""
-    undeclared = execution.Handler(fn=fn, id=ids.HandlerId('undeclared'))
+    undeclared = handlers.ResourceHandler(fn=fn, id=ids.HandlerId('undeclared'))
     candidates = [
         (kind, handler)
         for handler in declared
@@ -133,7 +133,7 @@ def _choose_kwargs(
     """Choose the arguments that the function accepts."""
     env = execution.Environment(settings=settings_.OperatorSettings(), now=_read_clock)
     own = {name: given[name] for name in arguments.OF_ATTEMPTS if name in given}
-    kwargs = {**execution.build_kwargs(attempt, cause, env), **own}
+    kwargs = attempt.handler.convert({**execution.build_kwargs(attempt, cause, env), **own}, cause)
     signature = signatures.read_signature(fn)
     return kwargs if signature is None else signature.choose(kwargs)
 

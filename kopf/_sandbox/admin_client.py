@@ -8,6 +8,7 @@ clients.
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import (
     AsyncGenerator,
@@ -90,21 +91,20 @@ class Operator:
             shelf.is_closed = True
             shelf.notify()
 
-    def get(self, target: Target) -> Body:
+    async def get(self, target: Target) -> Body:
         """Return an object. Raises `ApiError` if it does not exist."""
         resource = rest_mapper.find_resource(self._cluster.catalog, target.resource)
         namespace = target.namespace if resource.namespaced else ''
-        return conversions.read(
-            resource, reader.get_object(self._cluster.store, resource, namespace, target.name, {})
-        )
+        stored = reader.get_object(self._cluster.store, resource, namespace, target.name, {})
+        return await self._read(resource, stored)
 
-    def list(self, query: Query) -> Bodies:
+    async def list(self, query: Query) -> Bodies:
         """Return the objects in the order in which the API lists them."""
         resource = rest_mapper.find_resource(self._cluster.catalog, query.resource)
         listing = reader.list_objects(
             self._cluster.store, resource, _build_interest(resource, query), {}
         )
-        return [conversions.read(resource, stored) for stored in listing.items]
+        return [await self._read(resource, stored) for stored in listing.items]
 
     async def create(self, body: Mapping[str, Any]) -> Body:
         """Create an object, in the default namespace if its metadata has none."""
@@ -194,7 +194,9 @@ class Operator:
         self, resource: kinds.Resource, initial: Iterable[memory.Stored], watch: watcher.Watch
     ) -> AsyncGenerator[Body]:
         renderer = negotiation.Renderer(resource, negotiation.Form(), self._cluster.sources.now)
-        form = watcher.Format(renderer.render_line, renderer.render_bookmark)
+        prepare = functools.partial(self._cluster.converter.prepare, resource)
+        form = watcher.Format(renderer.render_line, renderer.render_bookmark, prepare)
+        await prepare(initial)
         for stored in initial:
             yield jsons.loads(renderer.render_line('ADDED', stored))
         if self.is_closed:
@@ -225,15 +227,18 @@ class Operator:
     ) -> AsyncGenerator[Body | None]:
         clock = asyncio.get_running_loop().time
         while True:
-            yield None if sight.stored is None else conversions.read(resource, sight.stored)
+            yield None if sight.stored is None else await self._read(resource, sight.stored)
             async for change in _follow_changes(sight.shelf, sight.version, deadline):
                 if change.new.key == key:
-                    yield (
-                        None if change.type == 'DELETED' else conversions.read(resource, change.new)
-                    )
+                    is_gone = change.type == 'DELETED'
+                    yield None if is_gone else await self._read(resource, change.new)
             if self.is_closed or clock() + memory.TICK >= deadline:
                 return
             sight = self._look(resource, key)
+
+    async def _read(self, resource: kinds.Resource, stored: memory.Stored) -> Body:
+        await self._cluster.converter.prepare(resource, [stored])
+        return conversions.read(resource, stored)
 
     def _look(self, resource: kinds.Resource, key: str) -> '_Sight':
         shelf = self._cluster.store.shelf(resource.home)
@@ -343,14 +348,18 @@ async def _follow_changes(
 
 
 def _build_interest(resource: kinds.Resource, query: Query) -> selectors.Interest:
-    selected = {'labelSelector': _join(query.labels), 'fieldSelector': _join(query.fields)}
+    selected = {
+        'labelSelector': join_selection(query.labels),
+        'fieldSelector': join_selection(query.fields),
+    }
     namespace = query.namespace if resource.namespaced else None
     return selectors.parse_interest(
         selected, namespace or '', resource.selectable, custom=resource.custom
     )
 
 
-def _join(selection: Selection) -> str:
+def join_selection(selection: Selection) -> str:
+    """Return the text of a selector of labels or fields."""
     if isinstance(selection, Mapping):
         return ','.join(f'{key}={value}' for key, value in selection.items())
     return selection or ''

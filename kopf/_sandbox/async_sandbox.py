@@ -8,11 +8,15 @@ network.
 import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from kopf._sandbox import admin_client, fault_injection, hosting, options
 from kopf._sandbox.admission import webhook_client
 from kopf._sandbox.codec import manifests
+
+if TYPE_CHECKING:
+    from kopf._sandbox.workloads import behaviours
 
 Condition = Callable[[admin_client.Body | None], bool]
 """Returns whether an object is as expected; gets ``None`` if the object does not exist."""
@@ -72,7 +76,7 @@ class AsyncSandbox:
         self, resource: str, name: str, namespace: str = admin_client.DEFAULT_NAMESPACE
     ) -> admin_client.Body:
         """Return an object. The namespace is ignored for cluster-scoped resources."""
-        return self._operator.get(admin_client.Target(resource, name, namespace))
+        return await self._operator.get(admin_client.Target(resource, name, namespace))
 
     async def list(
         self,
@@ -83,7 +87,7 @@ class AsyncSandbox:
         fields: admin_client.Selection = None,
     ) -> admin_client.Bodies:
         """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
-        return self._operator.list(admin_client.Query(resource, namespace, labels, fields))
+        return await self._operator.list(admin_client.Query(resource, namespace, labels, fields))
 
     async def create(self, body: Mapping[str, Any]) -> admin_client.Body:
         """
@@ -194,11 +198,75 @@ class AsyncSandbox:
         """Add a user with a token or a client certificate; return the credentials."""
         return self._host.add_user(name, groups, certificate=certificate)
 
+    async def fail_pod(
+        self,
+        name: str,
+        namespace: str = admin_client.DEFAULT_NAMESPACE,
+        *,
+        container: str | None = None,
+        exit_code: int = 1,
+        reason: str = 'Error',
+    ) -> None:
+        """
+        Make the containers of a running pod exit, or one of them. What follows is up to the restart
+        policy of the pod. Raises ``ApiError`` if there is no such pod, and `ValueError` if it does
+        not run.
+        """
+        containers = [] if container is None else [container]
+        self._host.workloads.fail_pod(namespace, name, containers, exit_code, reason)
+
+    async def break_pods(
+        self,
+        trouble: 'behaviours.TroubleKind',
+        *,
+        labels: admin_client.Selection = None,
+        namespace: str | None = None,
+        image: str = '*',
+    ) -> 'Breakage':
+        """
+        Break the selected pods, present and future, until the returned breakage is lifted: as a
+        context manager, or by its ``lift()``.
+
+        The trouble is ``crash`` (the containers exit with an error, again and again), ``image``
+        (images cannot be pulled), or ``unready`` (the containers run, but are not ready). The
+        selected are those with the labels, in the namespace, with an image of this pattern.
+        """
+        from kopf._sandbox.workloads import behaviours
+
+        troubles = self._host.workloads.troubles
+        made = behaviours.make_trouble(
+            trouble, namespace or '', admin_client.join_selection(labels), image
+        )
+        troubles.add(made)
+        return Breakage(lambda: troubles.lift(made))
+
     async def add_service(
         self, namespace: str, name: str, endpoint: str | webhook_client.Handler, *, port: int = 443
     ) -> None:
         """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._host.cluster.gate.services.register(namespace, name, endpoint, port=port)
+
+
+class Breakage:
+    """Pods that are broken until this is lifted."""
+
+    def __init__(self, lift: Callable[[], object]) -> None:
+        self._lift = lift
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.lift()
+
+    def lift(self) -> None:
+        """Repair the pods. Those that crashed are started again when their back-off is over."""
+        self._lift()
 
 
 def describe_timeout(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kopf._sandbox import faults
-from kopf._sandbox.admission import chain
+from kopf._sandbox.admission import chain, webhook_client
 from kopf._sandbox.auth import authn, escalation, rbac, reviews, roles, tokens
 from kopf._sandbox.controllers import (
     crd_finalizer,
@@ -22,7 +22,13 @@ from kopf._sandbox.controllers import (
 )
 from kopf._sandbox.meta import builtins, kinds, requests, rest_mapper
 from kopf._sandbox.openapi import builder
-from kopf._sandbox.registry import allocations, conversions, prepare, writer
+from kopf._sandbox.registry import (
+    allocations,
+    conversion_webhooks,
+    conversions,
+    prepare,
+    writer,
+)
 from kopf._sandbox.storage import memory
 
 ADMIN = requests.User('kopf-sandbox-admin', ('system:masters',))
@@ -67,8 +73,14 @@ class Cluster:
         self.reviewer = reviews.Reviewer(
             self.authorizer, self.authenticator, self.signer, self._look_up, make_uid
         )
-        self.gate = chain.Gate(self.store, self.catalog, make_uid)
-        self.writer = writer.Writer(self.store, self.gate, self.sources, self._guard)
+        caller = webhook_client.Caller(webhook_client.Services())
+        self.converter = conversion_webhooks.Converter(caller, make_uid)
+        self.gate = chain.Gate(
+            self.store, self.catalog, make_uid, caller=caller, convert=self.converter.convert
+        )
+        self.writer = writer.Writer(
+            self.store, self.gate, self.converter, self.sources, self._guard
+        )
         self.publisher = builder.Publisher(self.catalog)
         self._controllers = self._make_controllers()
         self._settling: asyncio.Handle | None = None

@@ -8,11 +8,13 @@ If the start fails, nothing is left behind: no port, no files, no changes in the
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import errno
 import pathlib
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kopf._sandbox import admin_client, clusters, keyrings, kubeconfigs, options, persistence
 from kopf._sandbox.auth import certificates
@@ -20,6 +22,9 @@ from kopf._sandbox.codec import manifests
 from kopf._sandbox.http import filters, server
 from kopf._sandbox.meta import requests
 from kopf._sandbox.schema import patterns
+
+if TYPE_CHECKING:
+    from kopf._sandbox.workloads import running
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +46,10 @@ class Host:
         self._saver: persistence.Saver | None = None
         self._stack = contextlib.AsyncExitStack()
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self.cluster = clusters.Cluster(with_rbac=chosen.rbac, now=chosen.now or clusters.utc_now)
+        self.cluster = clusters.Cluster(with_rbac=chosen.rbac, now=_choose_clock(chosen))
         self.operator = admin_client.Operator(self.cluster)
         self.server = server.Server(self.cluster, host=chosen.host, port=chosen.port)
+        self._workloads: running.Workloads | None = None
         self.kubeconfig = pathlib.Path()
         self.ca_path = pathlib.Path()
 
@@ -51,6 +57,13 @@ class Host:
     def _directory(self) -> pathlib.Path:
         assert self._temporary is not None, 'the sandbox is not started'
         return pathlib.Path(self._temporary.name)
+
+    @property
+    def workloads(self) -> 'running.Workloads':
+        """The controllers and the nodes. Raises `RuntimeError` if the sandbox has none."""
+        if self._workloads is None:
+            raise RuntimeError('The sandbox has no workloads: use Sandbox(workloads=True).')
+        return self._workloads
 
     @property
     def ca_pem(self) -> bytes:
@@ -77,6 +90,7 @@ class Host:
             await self.cluster.start()
             self.cluster.settle()
             await self.operator.apply(bodies)
+            await self._start_workloads(stack)
             self._secure()
             stack.push_async_callback(self.server.stop)
             await self._listen()
@@ -137,6 +151,15 @@ class Host:
         if saved.version:
             self.cluster.restore(saved.version, saved.objects)
 
+    async def _start_workloads(self, stack: contextlib.AsyncExitStack) -> None:
+        if self._options.workloads is None:
+            return
+        from kopf._sandbox.workloads import running
+
+        self._workloads = running.Workloads(self.cluster, self._options.workloads)
+        stack.push_async_callback(self._workloads.stop)
+        await self._workloads.start()
+
     def _secure(self) -> None:
         """Prepare the TLS, if it is enabled."""
         if not self._options.tls:
@@ -194,3 +217,14 @@ class Host:
         except BaseException:
             self.kubeconfig.unlink(missing_ok=True)
             raise
+
+
+def _choose_clock(chosen: options.Options) -> Callable[[], datetime.datetime]:
+    """Choose the clock of the times in objects: workloads compare them with their own timers."""
+    if chosen.now is not None:
+        return chosen.now
+    if chosen.workloads is None:
+        return clusters.utc_now
+    from kopf._sandbox.workloads import running
+
+    return running.LoopClock()

@@ -17,6 +17,7 @@ from kopf._sandbox import options
 if TYPE_CHECKING:
     from kopf._sandbox import admin_client, async_sandbox, fault_injection, hosting, threads
     from kopf._sandbox.admission import webhook_client
+    from kopf._sandbox.workloads import behaviours
 
 logger = logging.getLogger('kopf.sandbox')
 
@@ -35,10 +36,11 @@ class Sandbox:
     busy). With ``rbac``, only the permissions granted by roles are allowed. Without ``tls``, plain
     HTTP is served, and clients without credentials are administrators. ``apply`` lists initial
     manifests; ``save`` is a directory in which the objects outlive the sandbox; ``now`` is the
-    clock for the times in the objects.
+    clock for the times in the objects. With ``workloads``, deployments roll out, jobs complete,
+    and pods become ready on nodes that do not exist.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         port: int = 0,
@@ -48,9 +50,17 @@ class Sandbox:
         apply: Sequence[options.Source] = (),
         save: str | os.PathLike[str] | None = None,
         now: Callable[[], datetime.datetime] | None = None,
+        workloads: bool | options.Workloads = False,
     ) -> None:
         self._options = options.Options(
-            host=host, port=port, rbac=rbac, tls=tls, apply=apply, save=save, now=now
+            host=host,
+            port=port,
+            rbac=rbac,
+            tls=tls,
+            apply=apply,
+            save=save,
+            now=now,
+            workloads=options.parse_workloads(workloads),
         )
         self._host: hosting.Host | None = None
         self._thread: threads.LoopThread | None = None
@@ -287,6 +297,49 @@ class Sandbox:
         """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._call(self._running.add_service(namespace, name, endpoint, port=port))
 
+    def fail_pod(
+        self,
+        name: str,
+        namespace: str = 'default',
+        *,
+        container: str | None = None,
+        exit_code: int = 1,
+        reason: str = 'Error',
+    ) -> None:
+        """
+        Make the containers of a running pod exit, or one of them. What follows is up to the restart
+        policy of the pod. Raises ``ApiError`` if there is no such pod, and `ValueError` if it does
+        not run.
+        """
+        self._call(
+            self._running.fail_pod(
+                name, namespace, container=container, exit_code=exit_code, reason=reason
+            )
+        )
+
+    def break_pods(
+        self,
+        trouble: 'behaviours.TroubleKind',
+        *,
+        labels: 'admin_client.Selection' = None,
+        namespace: str | None = None,
+        image: str = '*',
+    ) -> 'async_sandbox.Breakage':
+        """
+        Break the selected pods, present and future, until the returned breakage is lifted: as a
+        context manager, or by its ``lift()``.
+
+        The trouble is ``crash`` (the containers exit with an error, again and again), ``image``
+        (images cannot be pulled), or ``unready`` (the containers run, but are not ready). The
+        selected are those with the labels, in the namespace, with an image of this pattern.
+        """
+        from kopf._sandbox import async_sandbox
+
+        breakage = self._call(
+            self._running.break_pods(trouble, labels=labels, namespace=namespace, image=image)
+        )
+        return async_sandbox.Breakage(lambda: self._call(_call_soon(breakage.lift)))
+
     async def _start(self) -> 'hosting.Host':
         from kopf._sandbox import hosting
 
@@ -328,6 +381,10 @@ class Sandbox:
         thread, self._thread, self._inner = self._thread, None, None
         if thread is not None:
             thread.stop()
+
+
+async def _call_soon(fn: Callable[[], None]) -> None:
+    fn()
 
 
 async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:

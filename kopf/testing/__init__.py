@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kopf._sandbox.codec.manifests import ManifestError
 from kopf._sandbox.meta.errors import ApiError
+from kopf._sandbox.options import Workloads
 from kopf._sandbox.sandboxes import Sandbox
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     'Sandbox',
     'Simulation',
     'Span',
+    'Workloads',
     'call',
     'chaos',
     'find_overlaps',

@@ -599,12 +599,12 @@ def test_kubeconfig_is_written_where_it_is_asked_for(start_process, runtime):
     assert list(pathlib.Path(runtime['XDG_RUNTIME_DIR']).iterdir()) == []
 
 
-@pytest.mark.parametrize('option', ['--kubeconfig=x', '--apply=x'])
+@pytest.mark.parametrize('option', ['--kubeconfig=x', '--apply=x', '--workloads'])
 def test_options_of_the_sandbox_are_only_for_it(option):
     result = invoke(option, write('handlers.py', CREATING))
 
     assert result.exit_code == 2
-    assert f'{option[:-2]} is only for --sandbox' in result.stderr
+    assert f'{option.removesuffix("=x")} is only for --sandbox' in result.stderr
 
 
 def test_kubeconfigs_of_others_are_not_overwritten():

@@ -231,6 +231,16 @@ def test_rbac_is_enforced_on_demand(start):
     running.end()
 
 
+@pytest.mark.guarantee('SBX-002')
+def test_workloads_are_started_on_demand(start):
+    running = start('--workloads').wait_until_served()
+
+    nodes = running.ask('/api/v1/nodes')['items']
+
+    assert [node['metadata']['name'] for node in nodes] == ['sandbox-1']
+    running.end()
+
+
 @pytest.mark.slow
 def test_objects_are_saved_even_if_killed(start, tmp_path):
     args = ('--save', tmp_path / 'saved', '--kubeconfig', tmp_path / 'kubeconfig')

@@ -29,7 +29,7 @@ def list_options(command):
     ]
 
 
-@pytest.mark.parametrize('command', ['run', 'freeze', 'resume'])
+@pytest.mark.parametrize('command', ['run', 'freeze', 'resume', 'crd'])
 def test_all_options_of_the_command_are_explained(command):
     text = read_page('cli')
     named = set(re.findall(r'`(-{1,2}[a-zA-Z-]+)', text))
@@ -41,7 +41,7 @@ def test_all_options_of_the_command_are_explained(command):
     assert options <= named
 
 
-@pytest.mark.parametrize('command', ['run', 'freeze', 'resume'])
+@pytest.mark.parametrize('command', ['run', 'freeze', 'resume', 'crd'])
 def test_all_variables_of_the_command_are_explained(command):
     text = read_page('cli')
     prefix = f'KOPF_{command.upper()}_'

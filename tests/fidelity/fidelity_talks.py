@@ -236,10 +236,12 @@ class Talk:
         Wait until such objects are denied by a webhook: those that are not yet are not stored
         anyway.
         """
+        await self.wait_until_denied(path, body, 'denied the request')
+
+    async def wait_until_denied(self, path: str, body: Any, text: str) -> None:
+        """Wait until such objects are refused with a text: they are not stored anyway."""
         async with asyncio.timeout(PATIENCE):
-            while 'denied the request' not in str(
-                (await self._request('POST', path, body, dryRun='All')).body
-            ):
+            while text not in str((await self._request('POST', path, body, dryRun='All')).body):
                 await asyncio.sleep(PAUSE)
 
     async def wait_until_accepted(self, path: str, body: Any) -> None:

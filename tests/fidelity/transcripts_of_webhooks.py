@@ -46,9 +46,13 @@ class Webhooks:
         self.url = ''
         self.bundle = ''
         self.is_recording = True
+        # Answers whole reviews, which are not written down here.
+        self.serve_review: Callable[[dict[str, Any]], web.Response] | None = None
 
     async def serve(self, http: web.Request) -> web.Response:
         review = await http.json()
+        if self.serve_review is not None:
+            return self.serve_review(review)
         if self.is_recording:
             self._record(http.path, review)
         await asyncio.sleep(self.delay)

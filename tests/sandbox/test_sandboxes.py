@@ -674,6 +674,7 @@ def test_public_names_are_these():
         'Operator',
         'Sandbox',
         'Simulation',
+        'Workloads',
         'call',
         'chaos',
     ]

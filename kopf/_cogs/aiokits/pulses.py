@@ -77,8 +77,9 @@ class Pulse:
             self._reported = asked
             self.blockages += 1
             logger.warning(
-                'The event loop is blocked for %.1f s: nothing else can be done meanwhile. What takes long should be '
-                'awaited, or be in functions that are not coroutines. Now it is here:\n%s',
+                'The event loop is blocked for %.1f s: nothing else can be done meanwhile. What '
+                'takes long should be awaited, or be in functions that are not coroutines. Now it '
+                'is here:\n%s',
                 now - asked,
                 describe_stack(self._place),
             )

@@ -51,7 +51,10 @@ class Event:
     count: int = 1
 
     def __str__(self) -> str:
-        return f'{self.ref.get("kind") or "the object"} {self.ref.get("name")} ({self.type}: {self.reason})'
+        return (
+            f'{self.ref.get("kind") or "the object"} {self.ref.get("name")} ({self.type}: '
+            f'{self.reason})'
+        )
 
 
 @dataclasses.dataclass(frozen=True)

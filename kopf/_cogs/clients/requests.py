@@ -26,7 +26,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from kopf._cogs.aiokits import offloads
 from kopf._cogs.clients import errors, fences, limits, outages, retries
@@ -36,11 +36,8 @@ from kopf._cogs.helpers import documents, jsons, meters
 from kopf._cogs.structs import vaults
 
 T = TypeVar('T')
-AnsweredT = TypeVar('AnsweredT', models.Answer, models.Chunks)
 
 Interpret = Callable[[bytes, Callable[[bytes], Any]], Any]
-Act = Callable[[models.Session, contextlib.AsyncExitStack], Awaitable[T]]
-"""A function that makes a request in this session; resources to close later go to the stack."""
 
 
 def _read_clock() -> datetime.datetime:
@@ -92,9 +89,17 @@ class StreamTimeouts:
     total: float | None = None
 
 
+class _OpenStream(NamedTuple):
+    """An open stream; the owner closes the stack."""
+
+    chunks: models.Chunks
+    deadline: float  # when it should be ended, by the loop's clock
+    stack: contextlib.AsyncExitStack
+
+
 async def get(url: str, *, context: Context, options: Options = USUAL) -> Any:
     """Read an object, a list, or anything else."""
-    return await _exchange(_build_call('GET', url, options), context, options)
+    return await send(build_call('GET', url, options), context=context, options=options)
 
 
 async def post(url: str, *, context: Context, payload: Any, options: Options = USUAL) -> Any:
@@ -104,9 +109,8 @@ async def post(url: str, *, context: Context, payload: Any, options: Options = U
     The request is not retried if it may already be executed, e.g. after lost connections. With
     ``is_repeatable``, it is: for objects with names, the repeated creation is refused with 409.
     """
-    return await _exchange(
-        _build_call('POST', url, options, payload, 'application/json'), context, options
-    )
+    call = build_call('POST', url, options, payload, 'application/json')
+    return await send(call, context=context, options=options)
 
 
 async def patch(
@@ -123,18 +127,16 @@ async def patch(
     JSON patches are repeated after lost connections only if they have a test for the version of the
     object; if they were executed, the repeated ones are refused with 422.
     """
-    return await _exchange(
-        _build_call('PATCH', url, options, payload, media_type), context, options
-    )
+    call = build_call('PATCH', url, options, payload, media_type)
+    return await send(call, context=context, options=options)
 
 
 async def delete(
     url: str, *, context: Context, payload: Any = None, options: Options = USUAL
 ) -> Any:
     """Delete an object, or mark it for deletion; the payload can be ``DeleteOptions``."""
-    return await _exchange(
-        _build_call('DELETE', url, options, payload, 'application/json'), context, options
-    )
+    call = build_call('DELETE', url, options, payload, 'application/json')
+    return await send(call, context=context, options=options)
 
 
 @contextlib.asynccontextmanager
@@ -149,21 +151,14 @@ async def stream(
     block closes the stream, at any moment; so does the rejection of its credentials by the server.
     A cancelled wait for a line ends the iteration.
     """
-    call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
+    call = build_call('GET', url, dataclasses.replace(options, verb='watch'))
 
-    async def act(
-        session: models.Session, stack: contextlib.AsyncExitStack
-    ) -> tuple[models.Chunks, float]:
-        return await _open_stream(session, stack, call, context, timeouts)
+    async def attempt(call: models.Call, context: Context) -> _OpenStream:
+        return await _attempt_to_open(call, context, timeouts)
 
-    async def attempt() -> tuple[tuple[models.Chunks, float], contextlib.AsyncExitStack]:
-        return await _act(act, call, context)
-
-    (chunks, deadline), opened = await _retry(attempt, call, context, options)
-    async with (
-        opened,
-        contextlib.aclosing(_iterate_lines(chunks, timeouts.idle, deadline)) as iterator,
-    ):
+    opened = await _retry(attempt, call, context, options)
+    lines = _iterate_lines(opened.chunks, timeouts.idle, opened.deadline)
+    async with opened.stack, contextlib.aclosing(lines) as iterator:
         yield iterator
 
 
@@ -178,9 +173,10 @@ def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
     )
 
 
-def _build_call(
+def build_call(
     method: str, url: str, options: Options, payload: Any = None, media_type: str = ''
 ) -> models.Call:
+    """Prepare a request; the payload is encoded here."""
     headers = {'Accept': 'application/json'} | (
         {} if payload is None else {'Content-Type': media_type}
     )
@@ -198,34 +194,28 @@ def _build_call(
     )
 
 
-async def _exchange(call: models.Call, context: Context, options: Options) -> Any:
-    """Make a regular request with all its retries; return the final response."""
+def send(
+    call: models.Call, *, context: Context, options: Options = USUAL
+) -> Coroutine[Any, Any, Any]:
+    """Make a prepared request with all its retries; return the final response."""
     permit = context.get_permit()
     if permit is not None and call.method != 'GET':
         call = dataclasses.replace(call, permit=permit)
-
-    async def attempt() -> Any:
-        while True:
-            lease = await context.vault.take(sessions.open_session)
-            try:
-                return await _fetch(lease.item, call, context)
-            except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
-                await _report(error, lease, call, context)
-            finally:
-                await context.vault.give_back(lease)
-
-    return await _retry(attempt, call, context, options)
+    return _retry(_attempt, call, context, options)
 
 
 async def _retry(
-    attempt: Callable[[], Awaitable[T]], call: models.Call, context: Context, options: Options
+    attempt: Callable[[models.Call, Context], Awaitable[T]],
+    call: models.Call,
+    context: Context,
+    options: Options,
 ) -> T:
     """Repeat the attempts while they fail temporarily, as backoffs allow; raise the last error."""
     networking = context.settings.networking
     delays: Iterator[float] | None = None
     for number in itertools.count(1):
         try:
-            return await attempt()
+            return await attempt(call, context)
         except errors.RequestError as error:
             if delays is None:
                 backoffs = (
@@ -250,19 +240,31 @@ async def _retry(
     raise AssertionError('the attempts are not limited')
 
 
-async def _act(
-    act: Act[T], call: models.Call, context: Context
-) -> tuple[T, contextlib.AsyncExitStack]:
-    """Make an attempt, with as many credentials as needed; also return what to close later."""
+async def _attempt(call: models.Call, context: Context) -> Any:
+    """Make a regular request once, but with as many leased credentials as needed."""
+    while True:
+        lease = await context.vault.take(sessions.open_session)
+        try:
+            return await _fetch(lease.item, call, context)
+        except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
+            await _report(error, lease, call, context)
+        finally:
+            await context.vault.give_back(lease)
+
+
+async def _attempt_to_open(
+    call: models.Call, context: Context, timeouts: StreamTimeouts
+) -> _OpenStream:
+    """Open a stream once, but with as many leased credentials as needed."""
     while True:
         async with contextlib.AsyncExitStack() as stack:
             lease = await stack.enter_async_context(context.vault.extended(sessions.open_session))
             try:
-                result = await act(lease.item, stack)
+                chunks, deadline = await _open_stream(lease.item, stack, call, context, timeouts)
             except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
                 await _report(error, lease, call, context)
             else:
-                return result, stack.pop_all()
+                return _OpenStream(chunks, deadline, stack.pop_all())
 
 
 async def _report(
@@ -278,14 +280,20 @@ async def _report(
 
 
 async def _fetch(session: models.Session, call: models.Call, context: Context) -> Any:
-    """Make a regular request once."""
+    """
+    Make a regular request once, in its turn within the limits, and count it.
+
+    All regular requests pass here, so all writes do: before the call of the session, nothing of the
+    request has left.
+    """
     networking = context.settings.networking
     timeouts = models.Timeouts(networking.request_timeout, networking.connect_timeout)
     gate = context.gates[session.server]
     passing = await gate.enter(_build_bounds(networking))
     try:
-        answering = session.fetch(call, timeouts)
-        answer = await _measure(answering, call, passing, context, server=session.server)
+        with _Measure(call, session.server, passing, context) as measure:
+            answer = await session.fetch(call, timeouts)
+            measure.note_answer(answer.code)
         _check_answer(answer, passing, context)
     except asyncio.CancelledError:
         passing.abandon()
@@ -332,39 +340,47 @@ async def _open_stream(
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
         opening = models.Timeouts(_limit_opening(timeouts), timeouts.connect, timeouts.idle)
-        opened = stack.enter_async_context(session.stream(call, opening))
-        chunks = await _measure(opened, call, passing, context, server=session.server)
+        with _Measure(call, session.server, passing, context) as measure:
+            chunks = await stack.enter_async_context(session.stream(call, opening))
+            measure.note_answer(chunks.code)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
         _check_answer(models.Answer(chunks.code, chunks.headers, raw), passing, context)
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
 
 
-async def _measure(
-    answering: Coroutine[Any, Any, AnsweredT],
-    call: models.Call,
-    passing: limits.Pass,
-    context: Context,
-    *,
-    server: str,
-) -> AnsweredT:
-    """Wait for the response; count it, or its failure, unless cancelled."""
-    clock = asyncio.get_running_loop().time
-    if passing.waited:
-        tally = context.meter.calls[call.verb]
-        tally.throttled += 1
-        tally.waits += passing.waited
-    since = clock()
-    try:
-        answer = await answering
-    except errors.RequestError as error:
-        context.meter.count_call(call.verb, _name_error(error), clock() - since)
+class _Measure:
+    """The measurement of one request: its response or its failure is counted, unless cancelled."""
+
+    __slots__ = ('_call', '_context', '_server', '_since')
+
+    def __init__(
+        self, call: models.Call, server: str, passing: limits.Pass, context: Context
+    ) -> None:
+        self._call, self._server, self._context = call, server, context
+        if passing.waited:
+            tally = context.meter.calls[call.verb]
+            tally.throttled += 1
+            tally.waits += passing.waited
+        self._since = asyncio.get_running_loop().time()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, errors.RequestError):
+            self._note_failure(error)
+
+    def note_answer(self, code: int) -> None:
+        now, context = asyncio.get_running_loop().time(), self._context
+        context.reachability.note_answer(self._server, now=now, logger=context.logger)
+        context.meter.count_call(self._call.verb, code, now - self._since)
+
+    def _note_failure(self, error: errors.RequestError) -> None:
+        now, context = asyncio.get_running_loop().time(), self._context
+        context.meter.count_call(self._call.verb, _name_error(error), now - self._since)
         if isinstance(error, errors.APIUnreachableError):
-            reason = str(error).removeprefix(f'{call}: ')
-            context.reachability.note_failure(server, reason, now=clock(), logger=context.logger)
-        raise
-    context.reachability.note_answer(server, now=clock(), logger=context.logger)
-    context.meter.count_call(call.verb, answer.code, clock() - since)
-    return answer
+            reason = str(error).removeprefix(f'{self._call}: ')
+            context.reachability.note_failure(self._server, reason, now=now, logger=context.logger)
 
 
 def _name_error(error: errors.RequestError) -> str:

@@ -79,8 +79,8 @@ def check_plugin(plugin: Plugin) -> None:
         )
     if plugin.interactive_mode not in MODES:
         raise PluginError(
-            f'The exec plugin {plugin.command!r} has the interactiveMode {plugin.interactive_mode!r}; '
-            f'supported are {", ".join(MODES)}.'
+            f'The exec plugin {plugin.command!r} has the interactiveMode '
+            f'{plugin.interactive_mode!r}; supported are {", ".join(MODES)}.'
         )
 
 
@@ -222,8 +222,8 @@ def _run(
     stdout, stderr = outputs
     if stdout.is_excessive:
         raise PluginError(
-            f'The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and is '
-            f'stopped. Run it by hand to see, and check its version and its arguments.'
+            f'The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and '
+            'is stopped. Run it by hand to see, and check its version and its arguments.'
         )
     if stderr.content:
         logger.debug(
@@ -240,7 +240,8 @@ def _run(
             else ''
         )
         raise PluginError(
-            f'The exec plugin {plugin.command!r} has failed with the code {process.returncode}.{hint}'
+            f'The exec plugin {plugin.command!r} has failed with the code '
+            f'{process.returncode}.{hint}'
         )
     return stdout.content
 

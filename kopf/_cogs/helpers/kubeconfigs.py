@@ -223,7 +223,8 @@ def _list_sections(
         values = item.get(kind) if isinstance(item, dict) else None
         if not isinstance(name, str) or not isinstance(values, dict | None):
             raise KubeconfigError(
-                f"The item {index} of {plural!r} in the kubeconfig {path} must have a string 'name' "
+                f'The item {index} of {plural!r} in the kubeconfig {path} must have a string '
+                "'name' "
                 f'and a mapping {kind!r}.'
             )
         yield Section(kind, name, path, values or {})

@@ -68,7 +68,10 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
         absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
         raise LoadingError(f'There is no file {os.fspath(path)!r}.') from absence
     if os.path.isdir(full_path):
-        mistake = f'{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.'
+        mistake = (
+            f'{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m '
+            'package.'
+        )
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
     # Without dots: the module has no parents.
     stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])

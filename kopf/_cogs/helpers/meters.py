@@ -106,7 +106,7 @@ class Attempts:
 class Meter:
     """Everything that happened in one operator."""
 
-    __slots__ = ('attempts', 'calls', 'flows', 'pauses')
+    __slots__ = ('attempts', 'calls', 'conversion_errors', 'flows', 'pauses')
 
     def __init__(self) -> None:
         # By resources.
@@ -116,6 +116,8 @@ class Meter:
         self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(Attempts)
         # By scopes and reasons.
         self.pauses: collections.Counter[tuple[str, str]] = collections.Counter()
+        # The calls that were not made because of objects that do not fit, by resources.
+        self.conversion_errors: collections.Counter[str] = collections.Counter()
 
     def count_call(self, verb: str, answer: int | str, seconds: float) -> None:
         calls = self.calls[verb]

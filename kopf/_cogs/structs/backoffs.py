@@ -46,7 +46,8 @@ class Backoff:
             raise ValueError(f'kopf.Backoff: factor must be 1 or more, not {self.factor!r}.')
         if self.cap < self.first:
             raise ValueError(
-                f'kopf.Backoff: cap must not be less than first ({self.first!r}), as it is {self.cap!r}.'
+                f'kopf.Backoff: cap must not be less than first ({self.first!r}), as it is '
+                f'{self.cap!r}.'
             )
         if self.jitter < 0:
             raise ValueError(f'kopf.Backoff: jitter must be 0 or more, not {self.jitter!r}.')

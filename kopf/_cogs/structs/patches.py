@@ -138,10 +138,18 @@ class Patch(dict[str, Any]):
         """The fields of the spec to change; ``None`` removes a field."""
         return self._get_view(PatchView, ('spec',))
 
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self['spec'] = _dump(value)
+
     @property
     def status(self) -> PatchView:
         """The fields of the status to change; ``None`` removes a field."""
         return self._get_view(PatchView, ('status',))
+
+    @status.setter
+    def status(self, value: Any) -> None:
+        self['status'] = _dump(value)
 
     def _get_view(self, cls: type[ViewT], path: dicts.FieldPath) -> ViewT:
         """Return the same view while it is in use; weak references prevent reference cycles."""
@@ -236,6 +244,15 @@ def _compare(
 
 def _escape(key: str) -> str:
     return key.replace('~', '~0').replace('/', '~1')
+
+
+def _dump(value: Any) -> Any:
+    """Return a stanza of mappings that can be changed; instances of classes become mappings."""
+    if not dicts.is_mapping(value):
+        from kopf._cogs.codecs import conversions  # only for typed resources
+
+        value = conversions.dump(value)
+    return _copy_mappings(value) if dicts.is_mapping(value) else value
 
 
 def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ Notation = (
     | references.Marker
     | tuple[str, str | references.Marker]
     | tuple[str, str, str | references.Marker]
+    | type
     | ResourceCheck
 )
 """
@@ -111,8 +112,8 @@ def parse_selector(notation: Notation | Selector) -> Selector:
     selector = _parse(notation)
     if selector is None or '' in (selector.name, selector.version):
         raise TypeError(
-            f'Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with either '
-            f'at the end, or functions of kopf.Resource; got {notation!r}.'
+            'Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with '
+            f'either at the end, or functions of kopf.Resource; got {notation!r}.'
         )
     return selector
 
@@ -172,11 +173,14 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
             return Selector()
         case (str() | references.Marker() as notation,):
             return parse_selector(notation)
+        case (type() as notation,):
+            return parse_selector(notation)
         case (notation,) if callable(notation):
             return Selector(name=notation)
         case (notation, _, *_) if callable(notation):
             raise TypeError(
-                f'A function that selects resources is the only positional argument; got {notations!r}.'
+                'A function that selects resources is the only positional argument; got '
+                f'{notations!r}.'
             )
     return parse_selector(notations)  # type: ignore[arg-type]  # it refuses the wrong ones
 
@@ -184,7 +188,8 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
 def _unite(part: str, parsed: str | None, given: str | None) -> str | None:
     if parsed is not None and given not in (None, parsed):
         raise TypeError(
-            f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one of them."
+            f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one "
+            'of them.'
         )
     return parsed if given is None else given
 
@@ -201,9 +206,23 @@ def _parse(notation: object) -> Selector | None:
             return Selector(group, version, name)
         case references.Marker():
             return Selector(None, None, notation)
+        case type():
+            return _parse_class(notation)
         case _ if callable(notation):
             return Selector(None, None, notation)
     return None
+
+
+def _parse_class(cls: type) -> Selector:
+    """Select the resource that the class stands for, in the version of the class."""
+    from kopf._cogs.codecs import resource_types  # only for typed resources
+
+    declared = resource_types.find_declaration(cls)
+    if declared is None:
+        raise TypeError(
+            f'The class {cls.__name__} stands for no resource. Declare it with @kopf.crd.'
+        )
+    return Selector(declared.group, declared.version, plural=declared.plural)
 
 
 def _parse_name(text: str) -> Selector:

@@ -230,8 +230,8 @@ class Vault:
         for key, info in infos.items():
             if info is not None and not isinstance(info, credentials.Credentials):
                 raise ValueError(
-                    f'The login handler {key!r} must return kopf.ConnectionInfo, kopf.AiohttpSession '
-                    f'or None, not {type(info).__name__}.'
+                    f'The login handler {key!r} must return kopf.ConnectionInfo, '
+                    f'kopf.AiohttpSession or None, not {type(info).__name__}.'
                 )
         self._check_open()
         self._expire()
@@ -360,7 +360,8 @@ class Vault:
         if self._fruitless > len(DELAYS):
             error = credentials.LoginError(
                 f'Cannot log in: all new credentials were rejected {self._fruitless} times in a row'
-                f'{_describe_rejection(self._last_rejection)}. Check that the credentials are of this cluster.'
+                f'{_describe_rejection(self._last_rejection)}. Check that the credentials are of '
+                'this cluster.'
             )
             self.fail(error)
             raise error

@@ -57,6 +57,10 @@ def log_failure(
     Log temporary and permanent errors as one line, and all other errors with their tracebacks.
     """
     handler = attempt.handler
+    if isinstance(error, failures.InvalidObjectError):
+        level = logging.WARNING if error.is_first else logging.DEBUG
+        logger.log(level, '%s. Handlers with this type are not called: %s.', error, handler)
+        return
     text = failures.describe(outcome.exception if outcome.exception is not None else error)
     if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
         logger.debug('%s waits for its sub-handlers.', handler)

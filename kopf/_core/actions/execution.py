@@ -62,6 +62,12 @@ class Handler:
         """Whether the handler is retried if the first attempt fails."""
         return True
 
+    def convert(self, kwargs: Mapping[str, Any], cause: Any) -> Mapping[str, Any]:
+        """
+        Return the arguments as the function wants them. Raises `InvalidObjectError` if impossible.
+        """
+        return kwargs
+
     def choose_report(self, result: Any) -> str:
         """Choose the log message of a success."""
         return '%s succeeded.'
@@ -387,7 +393,7 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
     from kopf._core.actions import invocation  # loads asyncio
 
     handler = attempt.handler
-    kwargs = build_kwargs(attempt, cause, env)
+    kwargs = _convert(handler, build_kwargs(attempt, cause, env), cause, env)
     given = kwargs if handler.signature is None else handler.signature.choose(kwargs)
     executor = env.executor if env.executor is not None else env.settings.execution.executor
     scope = env.companion.open(handler, cause) if env.companion is not None else None
@@ -406,6 +412,18 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
         if scope is not None:
             scope.close()
     return result
+
+
+def _convert(
+    handler: Handler, kwargs: Mapping[str, Any], cause: Cause, env: Environment
+) -> Mapping[str, Any]:
+    """Return the arguments as the function wants them; count the objects that do not fit."""
+    try:
+        return handler.convert(kwargs, cause)
+    except failures.InvalidObjectError as error:
+        if env.meter is not None:
+            env.meter.conversion_errors[error.resource] += 1
+        raise
 
 
 async def _call_in_time(attempt: Attempt, cause: Cause, env: Environment) -> Any:

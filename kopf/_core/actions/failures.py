@@ -9,7 +9,8 @@ Failures: the errors by which handlers control their retries, and by which they 
      └── PermanentError              do not retry
           ├── HandlerTimeoutError    the time of the handler is over
           ├── HandlerRetriesError    the attempts of the handler are exhausted
-          └── AdmissionError         the reviewed request is denied, with this message and code
+          ├── AdmissionError         the reviewed request is denied, with this message and code
+          └── InvalidObjectError     (internal) the object does not fit the types of the arguments
 
 Any other error is arbitrary: its effect depends on the errors mode of the handler.
 """
@@ -68,6 +69,18 @@ class AdmissionError(PermanentError):
     def __init__(self, message: str | None = '', code: int | None = 500) -> None:
         super().__init__(*([message] if message else []))
         self.code = code
+
+
+class InvalidObjectError(PermanentError):
+    """
+    The object does not fit the types of the handler's arguments, so the handler is not called.
+
+    It is reported once per object and problem, not for each of the handlers and attempts.
+    """
+
+    def __init__(self, problem: str, *, resource: str, is_first: bool) -> None:
+        super().__init__(f'The object does not fit its type: {problem}')
+        self.resource, self.is_first = resource, is_first
 
 
 class HandlerChildrenRetry(TemporaryError):

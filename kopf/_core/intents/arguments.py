@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kopf._core.actions import execution, signatures
-from kopf._core.intents import causes, handlers, naming
+from kopf._core.intents import causes, handlers, naming, typed_arguments
 
 OF_ATTEMPTS = ('param', 'retry', 'started', 'runtime')
 OF_ALL = ('logger', 'memo')
@@ -76,6 +76,8 @@ def check_declaration(handler: execution.Handler) -> None:
     """
     for complaint in _find_mistakes(handler, (), is_complete=False):
         raise SignatureError(complaint)
+    if isinstance(handler, handlers.ResourceHandler):
+        typed_arguments.check(handler.fn, handler.field)
 
 
 def check_signatures(declared: Iterable[execution.Handler]) -> None:
@@ -114,10 +116,12 @@ def _is_startup(handler: execution.Handler) -> bool:
 def _find_mistakes(
     handler: execution.Handler, indices: Collection[str], *, is_complete: bool = True
 ) -> Iterator[str]:
+    if is_complete and isinstance(handler, handlers.ResourceHandler):
+        yield from _find_undefined(handler)
     kind = get_kind(type(handler))
     for fn, option, given in _list_functions(handler):
         names = kind.names if given or option == 'when=' else (*OF_ATTEMPTS, *kind.names)
-        names = (*names, *sorted({*indices}.difference(names)))
+        names = (*names, *_list_typed(handler), *sorted({*indices}.difference(names)))
         signature = signatures.read_signature(fn, given)
         if signature is None:
             continue
@@ -128,6 +132,23 @@ def _find_mistakes(
             hint = signatures.suggest(signature.required.difference(names), names)
             rest = f' {kind.title} get: {", ".join(names)}.' if is_complete else ''
             yield f'{place}: {subject} {mismatch}.{hint}{rest}'
+
+
+def _find_undefined(handler: handlers.ResourceHandler) -> Iterator[str]:
+    """Find the classes of the arguments that refer to names which are not defined in the end."""
+    try:
+        typed_arguments.check(handler.fn, handler.field, is_last=True)
+    except NameError as error:
+        place = naming.describe_place(handler.fn)
+        name = naming.build_name(handler.fn)
+        yield f'{place}: {name}() has an argument of an incomplete class: {error}.'
+
+
+def _list_typed(handler: execution.Handler) -> list[str]:
+    """List the arguments that exist only if they are annotated with the users' classes."""
+    typed = typed_arguments.find(handler.fn)
+    is_of_objects = isinstance(handler, handlers.ResourceHandler)
+    return [item.name for item in typed if is_of_objects and item.name == typed_arguments.OBJECT]
 
 
 def _list_functions(

@@ -122,7 +122,8 @@ def unite_operations(
     unknown = united.difference((*typing.get_args(reviews.Operation), '*'))
     if unknown:
         raise ValueError(
-            f'@kopf.on.{name}: there are no such operations as {", ".join(sorted(map(repr, unknown)))}. '
-            f'There are {", ".join(typing.get_args(reviews.Operation))}; omit it for all of them.'
+            f'@kopf.on.{name}: there are no such operations as '
+            f'{", ".join(sorted(map(repr, unknown)))}. There are '
+            f'{", ".join(typing.get_args(reviews.Operation))}; omit it for all of them.'
         )
     return frozenset(typing.get_args(reviews.Operation)) if '*' in united else united

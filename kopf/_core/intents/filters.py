@@ -225,8 +225,8 @@ def check_filters(
         )
     if 'value' in given and len(given) > 1:
         raise TypeError(
-            f'value= is for either the old or the new value, so it cannot be used with {given[-1]}=. '
-            f'Keep either value= or old= and new=.'
+            'value= is for either the old or the new value, so it cannot be used with '
+            f'{given[-1]}=. Keep either value= or old= and new=.'
         )
 
 
@@ -238,8 +238,8 @@ def _check_metadata(option: str, criteria: callbacks.MetaFilter | None) -> None:
     for name, criterion in criteria.items():
         if criterion is None:
             raise ValueError(
-                f'None is not a criterion for {name!r} in {option}=. Use kopf.ABSENT if there must be '
-                f'no such name, kopf.PRESENT if its value does not matter.'
+                f'None is not a criterion for {name!r} in {option}=. Use kopf.ABSENT if there '
+                'must be no such name, kopf.PRESENT if its value does not matter.'
             )
         _check_callback(f'{name!r} in {option}=', criterion)
 
@@ -247,6 +247,6 @@ def _check_metadata(option: str, criteria: callbacks.MetaFilter | None) -> None:
 def _check_callback(place: str, criterion: Any) -> None:
     if inspect.iscoroutinefunction(criterion):
         raise TypeError(
-            f'Filters are not awaited, so a coroutine function cannot be one: {place} is {criterion!r}. '
-            f'Use a regular function.'
+            f'Filters are not awaited, so a coroutine function cannot be one: {place} is '
+            f'{criterion!r}. Use a regular function.'
         )

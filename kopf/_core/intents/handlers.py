@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
 from kopf._core.actions import execution, failures, signatures
-from kopf._core.intents import callbacks, causes, reasons
+from kopf._core.intents import callbacks, causes, reasons, typed_arguments
 
 InitialDelay: TypeAlias = float | Callable[..., float]
 """Seconds, or a function of the object's kwargs that returns them."""
@@ -82,6 +82,19 @@ class ResourceHandler(execution.Handler):
         """Call a function of the options with the arguments that it accepts."""
         signature = self.narrowed.get((id(fn), len(args)))
         return fn(*args, **(kwargs if signature is None else signature.choose(kwargs)))
+
+    @lazies.lazy
+    def typed(self) -> tuple[typed_arguments.TypedArgument, ...]:
+        """The arguments of the function that are annotated with the users' classes."""
+        return typed_arguments.find(self.fn)
+
+    def convert(self, kwargs: Mapping[str, Any], cause: causes.Cause) -> Mapping[str, Any]:
+        typed = self.typed
+        if not typed or not isinstance(cause, causes.ResourceCause):
+            return kwargs
+        is_deleted = isinstance(cause, causes.ChangingCause) and cause.is_deletion
+        subject = typed_arguments.Subject(cause.body, cause.resource, self.field, is_deleted)
+        return typed_arguments.convert(typed, kwargs, subject)
 
     def adjust(self, cause: causes.ResourceCause) -> Mapping[str, Any]:
         """

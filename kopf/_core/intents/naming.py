@@ -45,7 +45,8 @@ def build_id(
     built = ids.HandlerId('/'.join(part for part in parts if part is not None))
     if built in RESERVED:
         raise ValueError(
-            f"The id {built!r} is taken by the framework's own records on objects. Choose another id=."
+            f"The id {built!r} is taken by the framework's own records on objects. Choose another "
+            'id=.'
         )
     return built
 

@@ -85,7 +85,8 @@ def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentia
     """
     current = os.environ.get('KUBECONFIG')
     lines = [
-        f'  {name}: {"not applicable here" if error is None else str(error) or type(error).__name__}'
+        f'  {name}: '
+        f'{"not applicable here" if error is None else str(error) or type(error).__name__}'
         for name, error in attempts.items()
     ]
     return credentials.LoginError(
@@ -97,7 +98,8 @@ def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentia
                 *lines,
                 f'Set KUBECONFIG {f"(now: {current}) " if current else ""}to a kubeconfig, '
                 'or put it to ~/.kube/config, or run in a pod with a service account, '
-                'or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run --sandbox.',
+                'or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run '
+                '--sandbox.',
             ]
         )
     )

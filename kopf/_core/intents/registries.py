@@ -329,8 +329,8 @@ def build_subhandler(
         options.get('old') is not None or options.get('new') is not None
     ) and not parent.field_needs_change:
         raise TypeError(
-            f'old= and new= are only for sub-handlers of update and field handlers, and {parent.id!r} is '
-            f'neither. Use value=, which is about the current value.'
+            'old= and new= are only for sub-handlers of update and field handlers, and '
+            f'{parent.id!r} is neither. Use value=, which is about the current value.'
         )
     return handlers.ChangingHandler(
         fn=fn,

@@ -5,7 +5,8 @@ Circles: detects objects that are handled repeatedly though only this operator c
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from kopf._core.actions import application, breakers
+from kopf._cogs.clients.patching import application
+from kopf._core.actions import breakers
 from kopf._core.engines.events import posting
 from kopf._core.reactor import decisions, inventory, views
 

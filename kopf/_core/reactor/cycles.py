@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kopf._cogs.helpers import documents, jsons
-from kopf._cogs.structs import bodies, finalizers, ids
+from kopf._cogs.structs import bodies, ids
 from kopf._core.actions import progression
 from kopf._core.intents import reasons
 
@@ -93,21 +93,6 @@ def is_only_annotated(
         return jsons.dumps([rest, metadata, annotations])
 
     return strip(before) == strip(after)
-
-
-def detect_reason(
-    body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool, is_initial: bool
-) -> reasons.Reason:
-    """Detect why an existing object should be handled, if at all."""
-    if finalizers.is_deletion_ongoing(body):
-        return (
-            reasons.Reason.DELETE if finalizers.is_blocked(body, finalizer) else reasons.Reason.FREE
-        )
-    if is_new:
-        return reasons.Reason.CREATE
-    if is_changed:
-        return reasons.Reason.UPDATE
-    return reasons.Reason.RESUME if is_initial else reasons.Reason.NOOP
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from kopf._cogs.clients.patching import application
 from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, finalizers, ids, objects, patches
-from kopf._core.actions import application, outcomes, progression
+from kopf._core.actions import outcomes, progression
 from kopf._core.intents import causes, filters, handlers, reasons
 from kopf._core.reactor import cycles, inventory, views
 

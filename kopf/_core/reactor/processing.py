@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
-from kopf._cogs.clients import patching
+from kopf._cogs.clients.patching import merge_patches, object_requests, targets
 from kopf._cogs.structs import bodies, patches
-from kopf._core.actions import application, breakers, loggers, throttlers
+from kopf._core.actions import breakers, loggers, throttlers
 from kopf._core.intents import reasons
 from kopf._core.reactor import (
     accompanying,
@@ -267,8 +267,8 @@ class Processor:
 
     async def _confirm(self, view: views.View, memory: inventory.Memory) -> queueing.Verdict:
         """Read the object once: its stream can be behind the last patches of the previous leader."""
-        target = patching.identify(self.served.resource, view.raw)
-        body = await patching.read_object(target, context=self.site.context)
+        target = targets.identify(self.served.resource, view.raw)
+        body = await object_requests.read_object(target, context=self.site.context)
         self._doubted.discard(inventory.identify(view.raw))
         if body is None:
             return queueing.Verdict()  # its deletion comes by the stream
@@ -298,7 +298,7 @@ class Processor:
         """
         Send the patch of the event handlers while our own changes are awaited; keep its functions.
         """
-        if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
+        if len(view.patch) and (not view.is_fresh or merge_patches.prune(view.patch, view.raw)):
             await self._sender.send(view, recording.Records(view.cycle), memory)
         else:
             self._sender.keep_functions(view, memory)

@@ -9,9 +9,10 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from kopf._cogs.clients.patching import application
 from kopf._cogs.configs import conventions
 from kopf._cogs.structs import dicts, ids, patches
-from kopf._core.actions import application, lifecycles, progression
+from kopf._core.actions import lifecycles, progression
 from kopf._core.intents import reasons
 from kopf._core.reactor import cycles, decisions, inventory, views
 

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kopf._cogs.clients.patching import application
 from kopf._cogs.structs import concealments, diffs, ids, objects
-from kopf._core.actions import application, diagnostics, progression
+from kopf._core.actions import diagnostics, progression
 from kopf._core.intents import causes, reasons
 
 NOUNS: Mapping[reasons.Reason, str] = {

@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from kopf._cogs.clients import errors, patching, retries
+from kopf._cogs.clients import errors, retries
+from kopf._cogs.clients.patching import application, refusals, sender, targets
 from kopf._cogs.structs import bodies, ids, patches
-from kopf._core.actions import application
 from kopf._core.reactor import circles, decisions, inventory, recording, reporting, sites, views
 
 REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
@@ -77,8 +77,8 @@ class Sender:
         if records.holding is not application.Holding.KEEP:
             reporting.log_holding(view.logger, records.holding)
         try:
-            applied = await application.apply_changes(
-                patching.identify(self.served.resource, view.raw),
+            applied = await sender.apply_changes(
+                targets.identify(self.served.resource, view.raw),
                 revision.build_changes(is_spared=is_spared),
                 view.raw,
                 context=self.site.context,
@@ -260,7 +260,7 @@ def _keep_unsent(
     view: views.View, sent: decisions.Sent, error: errors.RequestError
 ) -> inventory.Outbox:
     """Keep the unsent changes; only our records if the cluster will always refuse the rest."""
-    if application.is_refusal(error):
+    if refusals.is_refusal(error):
         return decisions.build_outbox(view, sent, {}, (), sent.own)
     return decisions.build_outbox(view, sent, view.patch, tuple(view.patch.fns), sent.own)
 

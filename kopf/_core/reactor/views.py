@@ -23,7 +23,7 @@ from kopf._cogs.structs import (
     references,
 )
 from kopf._core.actions import loggers, progression
-from kopf._core.intents import causes, registries
+from kopf._core.intents import causes, reasons, registries
 from kopf._core.reactor import cycles, inventory, sites
 
 
@@ -236,7 +236,7 @@ class View:
         """The change of the object since its last handled state."""
         old, new = self._get_states()
         diff = diffs.EMPTY if old is new else diffs.diff(old, new)
-        reason = cycles.detect_reason(
+        reason = reasons.detect_reason(
             self.raw,
             finalizer=self.persistence.finalizer,
             is_new=old is None,

@@ -11,20 +11,14 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from kopf._cogs.aiokits import clocks
-from kopf._cogs.clients import errors, limits, listing, patching, requests
-from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import credentials, memos, references, vaults
-from kopf._core.engines.activities import authentication
+from kopf._cogs.clients import errors, listing, requests
+from kopf._cogs.clients.patching import object_requests, targets
+from kopf._cogs.structs import credentials, references
 from kopf._core.engines.peering import joining, ranking
-from kopf._core.intents import registries
 from kopf._core.reactor import observation
-from kopf._kits.commands import options
+from kopf._kits.commands import cluster_sessions, options
 
 logger = logging.getLogger('kopf.cli')
-
-BACKOFFS = (1, 1, 2)
-"""Seconds between the attempts of a request; few, as a person waits for the result."""
 
 
 class Failure(click.ClickException):
@@ -58,40 +52,11 @@ def execute(order: Order, controls: options.CLIControls) -> None:
 
 async def _execute(order: Order, controls: options.CLIControls) -> None:
     """Log in, write the record, and close all connections."""
-    vault = vaults.Vault() if controls.vault is None else controls.vault
-    settings = _make_settings() if controls.settings is None else controls.settings
-    registry = registries.OperatorRegistry() if controls.registry is None else controls.registry
-    now = clocks.Clock()
-    context = requests.Context(
-        vault=vault, settings=settings, logger=logger, gates=limits.get_common_gates(), now=now
-    )
-    login = asyncio.create_task(
-        authentication.run_authentication(
-            registry=registry,
-            settings=settings,
-            vault=vault,
-            memo=memos.Memo(),
-            indices={},
-            now=now,
-        ),
-        name='login',
-    )
     try:
-        await _write(order, context)
+        async with cluster_sessions.connect(controls) as context:
+            await _write(order, context)
     except (credentials.LoginError, errors.RequestError, OSError) as e:
         raise Failure(str(e)) from e
-    finally:
-        login.cancel()
-        await asyncio.wait([login])
-        if not login.cancelled():
-            login.exception()  # the requests raise the same error
-        await vault.close()
-
-
-def _make_settings() -> settings_.OperatorSettings:
-    settings = settings_.OperatorSettings()
-    settings.networking.error_backoffs = BACKOFFS
-    return settings
 
 
 async def _write(order: Order, context: requests.Context) -> None:
@@ -107,8 +72,8 @@ async def _write(order: Order, context: requests.Context) -> None:
     missing: list[str] = []
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'
-        patched = await patching.patch_object(
-            patching.Target(resource, namespace, order.name), merge=patch, context=context
+        patched = await object_requests.patch_object(
+            targets.Target(resource, namespace, order.name), merge=patch, context=context
         )
         if patched is None:
             missing.append(where)

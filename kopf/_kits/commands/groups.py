@@ -59,6 +59,9 @@ class LazyGroup(click.Group):
 
 
 SUBCOMMANDS = {
+    'crd': Subcommand(
+        'kopf._kits.commands.crd_command', 'crd', help='Print definitions of custom resources.'
+    ),
     'freeze': Subcommand(
         'kopf._kits.commands.peering_commands', 'freeze', help='Pause the operators of a peering.'
     ),

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from kopf._cogs.codecs import resource_types
 from kopf._cogs.helpers import loaders
 from kopf._kits.commands import interruptions, options
 
@@ -31,6 +32,7 @@ logger = logging.getLogger('kopf.cli')
 
 _HINTS = {
     '--apply': 'use kubectl for other clusters.',
+    '--workloads': 'other clusters have their own.',
     '--kubeconfig': 'set the environment variable KUBECONFIG for other clusters.',
 }
 
@@ -126,6 +128,13 @@ class BrokenCode(click.ClickException):
     'Can be repeated.',
 )
 @options.option(
+    '--workloads',
+    'has_workloads',
+    envvar='KOPF_RUN_WORKLOADS',
+    is_flag=True,
+    help='For the sandbox, let deployments roll out, jobs complete, and pods become ready.',
+)
+@options.option(
     '--kubeconfig',
     envvar='KOPF_RUN_KUBECONFIG',
     type=click.Path(dir_okay=False, path_type=pathlib.Path),
@@ -133,10 +142,17 @@ class BrokenCode(click.ClickException):
     show_default='a private temporary file, the same one for the same current directory',
     help='For the sandbox, where to write its kubeconfig, and to leave it there.',
 )
+@options.option(
+    '--install-crds',
+    'is_installing',
+    envvar='KOPF_RUN_INSTALL_CRDS',
+    is_flag=True,
+    help='Before the start, install the definitions of the resources that are declared as classes.',
+)
 @click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
-def run(
+def run(  # noqa: PLR0913
     controls: options.CLIControls,
     /,
     *,
@@ -145,6 +161,7 @@ def run(
     is_sandboxed: bool,
     sources: Sequence[str],
     kubeconfig: pathlib.Path | None,
+    has_workloads: bool,
     dev: bool,
     **chosen: Any,
 ) -> None:
@@ -159,7 +176,8 @@ def run(
     kopf run --namespace='app-*' --module=package.handlers --log-format=json
     kopf run --sandbox --apply=crd.yaml --verbose handlers.py
     """
-    sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig}
+    is_installing = chosen.pop('is_installing')
+    sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig, '--workloads': has_workloads}
     _check_usage(chosen, is_sandboxed=is_sandboxed, sandboxed=sandboxed)
     _check_liveness(chosen['liveness_endpoint'])
     with contextlib.ExitStack() as stack:
@@ -169,15 +187,22 @@ def run(
             from kopf._kits.commands import sandboxing
 
             bodies = sandboxing.read_manifests(sources)
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(bodies, kubeconfig))
-            load(paths, modules)
+            first = sandboxing.select_early(bodies) if is_installing else bodies
+            sandbox = stack.enter_context(
+                sandboxing.serve_sandbox(first, kubeconfig, has_workloads=has_workloads)
+            )
+            definitions = load(paths, modules)
+            if is_installing:
+                sandboxing.install(definitions, bodies, sandbox)
             if not click.get_current_context().params['quiet']:
                 sandboxing.greet(sandbox)
             controls = stack.enter_context(
                 sandboxing.applied(bodies, sandbox, sandboxing.connect(controls, sandbox))
             )
         else:
-            load(paths, modules)
+            definitions = load(paths, modules)
+            if is_installing:
+                _install(definitions, controls)
         _choose_scope(chosen, is_sandboxed=is_sandboxed)
         operate(controls, chosen, interruption)
     if _is_process():
@@ -211,12 +236,17 @@ def _is_process() -> bool:
     return bool(getattr(click.get_current_context().find_root().command, 'is_process', False))
 
 
-def load(paths: Sequence[str], modules: Sequence[str]) -> None:
-    """Load the users' code. Raises `Failure` or `BrokenCode` if it cannot be loaded."""
+def load(paths: Sequence[str], modules: Sequence[str]) -> Sequence[str]:
+    """
+    Load the users' code; return the names of the CRDs that are declared there as classes.
+
+    Raises `Failure` or `BrokenCode` if it cannot be loaded.
+    """
     from kopf._core.intents import arguments, registries
 
     try:
-        loaders.preload(paths, modules)
+        with resource_types.collecting() as names:
+            loaders.preload(paths, modules)
         arguments.check_signatures(registries.get_default_registry()._iter_handlers())
     except loaders.LoadingError as e:
         raise Failure(str(e)) from e.__cause__
@@ -230,6 +260,16 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> None:
             if not paths and not modules
             else 'There are no handlers in these files and modules: nothing to do for the operator.'
         )
+    return names
+
+
+def _install(names: Sequence[str], controls: options.CLIControls) -> None:
+    from kopf._kits.commands import crd_installing
+    from kopf._kits.schemas import crds
+
+    if not names:
+        raise click.UsageError('--install-crds: there are no classes with @kopf.crd in this code.')
+    crd_installing.install([crds.build_crd(name) for name in names], controls)
 
 
 def _complain_of_no_handlers(message: str) -> None:

@@ -137,6 +137,11 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
     help='Keep the objects over restarts.',
 )
 @options.option(
+    '--workloads',
+    is_flag=True,
+    help='Let deployments roll out, jobs complete, and pods become ready on nodes that do not exist.',
+)
+@options.option(
     '--tls/--no-tls', default=True, show_default='HTTPS', help='Serve HTTPS or plain HTTP.'
 )
 @options.option('-v', '--verbose', is_flag=True, help='Show the requests, one per line.')
@@ -155,13 +160,16 @@ def sandbox(verbose: bool, quiet: bool, **chosen: Any) -> None:
             click.echo(closing)
 
 
-def _run(signals: Signals, *, sources: Sequence[str], quiet: bool, **chosen: Any) -> None:
+def _run(
+    signals: Signals, *, sources: Sequence[str], quiet: bool, workloads: bool, **chosen: Any
+) -> None:
     import asyncio
 
     from kopf._sandbox import hosting, options, persistence, threads
     from kopf._sandbox.codec import manifests
     from kopf._sandbox.meta import errors
 
+    moving = options.parse_workloads(workloads)
     failures = (
         manifests.ManifestError,
         errors.ApiError,
@@ -171,7 +179,7 @@ def _run(signals: Signals, *, sources: Sequence[str], quiet: bool, **chosen: Any
     )
     try:
         bodies = [body for source in sources for body in _read(source)]
-        host = hosting.Host(options.Options(apply=bodies, **chosen))
+        host = hosting.Host(options.Options(apply=bodies, workloads=moving, **chosen))
         with asyncio.Runner(loop_factory=threads.choose_loop_factory()) as runner:
             runner.run(_serve(host, signals, quiet=quiet))
     except failures as e:

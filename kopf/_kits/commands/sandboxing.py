@@ -69,7 +69,10 @@ class CommandSandbox(sandboxes.Sandbox):
 
 @contextlib.contextmanager
 def serve_sandbox(
-    bodies: Sequence[Mapping[str, Any]], kubeconfig: pathlib.Path | None
+    bodies: Sequence[Mapping[str, Any]],
+    kubeconfig: pathlib.Path | None,
+    *,
+    has_workloads: bool = False,
 ) -> Iterator[CommandSandbox]:
     """
     Serve a sandbox, and point all clients to it.
@@ -85,9 +88,11 @@ def serve_sandbox(
                 kubeconfig = directory / 'kubeconfig'
                 # The owner of the usual directory takes the usual port, now or in a moment.
                 port = port if directory == path else 0
-            early = [body for body in bodies if body['kind'] in EARLY]
+            early = select_early(bodies)
             sandbox = stack.enter_context(
-                CommandSandbox(kubeconfig, port=port, host=HOST, apply=early)
+                CommandSandbox(
+                    kubeconfig, port=port, host=HOST, apply=early, workloads=has_workloads
+                )
             )
             sandbox.check([body for body in bodies if body['kind'] not in EARLY])
         except FAILURES as e:
@@ -128,6 +133,24 @@ def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
             yield directory.path
     finally:
         directory.remove()
+
+
+def select_early(bodies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Select the objects that are applied before the operator starts."""
+    return [body for body in bodies if body['kind'] in EARLY]
+
+
+def install(
+    names: Sequence[str], bodies: Sequence[Mapping[str, Any]], sandbox: CommandSandbox
+) -> None:
+    """Apply the definitions of the resources that are declared as classes; check the objects."""
+    from kopf._kits.schemas import crds
+
+    try:
+        sandbox.apply([crds.build_crd(name) for name in names])
+        sandbox.check([body for body in bodies if body['kind'] not in EARLY])
+    except FAILURES as e:
+        raise sandbox_command.Failure(e) from e
 
 
 def greet(sandbox: sandboxes.Sandbox) -> None:

@@ -154,9 +154,7 @@ def _decode(raw: bytes, version: str) -> dict[str, Any]:
     except ValueError:
         answer = ''  # the API parses it as YAML, where almost any text is a string
     if not isinstance(answer, dict):
-        raise CallError(
-            f'failed to call webhook: {_UNDECODABLE.format(go_format.json_type(answer))}'
-        )
+        raise CallError(f'failed to call webhook: {describe_undecodable(answer)}')
     own = answer.get('apiVersion') or f'{GROUP}/{version}', answer.get('kind') or KIND
     if own not in [(f'{GROUP}/{known}', KIND) for known in VERSIONS]:
         raise CallError(f'failed to call webhook: {errors.describe_unknown_kind(own[1], own[0])}')
@@ -167,6 +165,11 @@ def _decode(raw: bytes, version: str) -> dict[str, Any]:
             f'unknown conversion'
         )
     return answer
+
+
+def describe_undecodable(answer: Any) -> str:
+    """Return the API's message about a response that is not an object."""
+    return _UNDECODABLE.format(go_format.json_type(answer))
 
 
 def _check_types(response: Any, version: str) -> None:

@@ -1,5 +1,5 @@
 """
-The chain: webhooks change or reject objects before they are stored.
+The chain: webhooks and policies change or reject objects before they are stored.
 
 Mutating webhooks are called one after another, in the order of the names of their configurations;
 each sees the changes of the previous ones. Validating webhooks are called concurrently.
@@ -9,15 +9,24 @@ import asyncio
 import dataclasses
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from kopf._sandbox.admission import admission_review, json_patch, matching, webhook_client
+from kopf._sandbox.admission import (
+    admission_review,
+    json_patch,
+    matching,
+    webhook_client,
+)
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import errors, kinds, requests
 from kopf._sandbox.storage import memory
 
 MUTATING = kinds.Home(matching.GROUP, 'mutatingwebhookconfigurations')
 VALIDATING = kinds.Home(matching.GROUP, 'validatingwebhookconfigurations')
+
+Conversion = Callable[[kinds.Resource, dict[str, Any], str], Awaitable[dict[str, Any]]]
+"""Converts an object of a resource to an API version by a webhook."""
 
 _CACHED_CONFIGURATIONS = 256
 _OPTIONS_KINDS = {'CREATE': 'CreateOptions', 'UPDATE': 'UpdateOptions', 'DELETE': 'DeleteOptions'}
@@ -35,11 +44,18 @@ class Gate:
     """
 
     def __init__(
-        self, store: memory.Storage, catalog: kinds.Catalog, new_id: Callable[[], str] = _make_id
+        self,
+        store: memory.Storage,
+        catalog: kinds.Catalog,
+        new_id: Callable[[], str] = _make_id,
+        *,
+        caller: webhook_client.Caller | None = None,
+        convert: Conversion | None = None,
     ) -> None:
         self._store, self._catalog, self._new_id = store, catalog, new_id
-        self.services = webhook_client.Services()
-        self._caller = webhook_client.Caller(self.services)
+        self._caller = caller or webhook_client.Caller(webhook_client.Services())
+        self._convert = convert
+        self.services = self._caller.services
         self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
 
     async def close(self) -> None:
@@ -75,19 +91,21 @@ class Gate:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """
-        Call the validating webhooks for an object to be stored or deleted, concurrently.
+        Evaluate the policies for an object to be stored or deleted; call the validating webhooks,
+        concurrently.
 
         For deletions, ``options`` are the options in the body, and the mutating webhooks are called
         first. Raises the API's error of the first webhook, in their order, that denies the request,
         or fails while its policy is not to ignore failures.
         """
-        if not self._store.shelf(VALIDATING).keys and not self._store.shelf(MUTATING).keys:
+        if self._is_idle():
             return
         attempt = matching.Attempt(
             request, operation, new, old, build_options(request, operation, options)
         )
         if new is None:
             await self._mutate(attempt)
+        self._enforce(attempt)
         matched = [
             (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
         ]
@@ -111,6 +129,17 @@ class Gate:
                 raise outcome
             if outcome is not None and not outcome.allowed:
                 raise admission_review.build_denial(hook, outcome)
+
+    def _is_idle(self) -> bool:
+        homes = (VALIDATING, MUTATING, matching.BINDINGS)
+        return not any(self._store.shelf(home).keys for home in homes)
+
+    def _enforce(self, attempt: matching.Attempt) -> None:
+        """Evaluate the policies. CEL is imported only if there are any."""
+        if self._store.shelf(matching.BINDINGS).keys and availability.is_available():
+            from kopf._sandbox.admission import policies
+
+            policies.Enforcer(self._store, self._catalog).enforce(attempt)
 
     async def _mutate(self, attempt: matching.Attempt) -> dict[str, Any] | None:
         configured = self._list_hooks(MUTATING, attempt.request)
@@ -141,9 +170,9 @@ class Gate:
             raise admission_review.build_denial(hook, verdict)
         if not verdict.operations:
             return attempt.new
-        return self._apply(hook, resource, attempt, verdict)
+        return await self._apply(hook, resource, attempt, verdict)
 
-    def _apply(
+    async def _apply(
         self,
         hook: matching.Hook,
         resource: kinds.Resource,
@@ -151,7 +180,7 @@ class Gate:
         verdict: admission_review.Verdict,
     ) -> dict[str, Any]:
         source = attempt.request.resource
-        seen = admission_review.convert(attempt.new, source, resource)
+        seen = await self._view(attempt.new, source, resource)
         if seen is None or attempt.new is None:
             raise errors.internal(
                 f'admission webhook "{hook.name}" attempted to modify the object, which is not '
@@ -162,8 +191,18 @@ class Gate:
             raise errors.internal(
                 "couldn't get version/kind; json parse error: the patched object is not an object"
             )
-        changed = admission_review.convert(patched, resource, source) or patched
+        changed = await self._view(patched, resource, source) or patched
         return attempt.new if changed == attempt.new else changed
+
+    async def _view(
+        self, body: dict[str, Any] | None, source: kinds.Resource, target: kinds.Resource
+    ) -> dict[str, Any] | None:
+        """Return an object in another version of its resource: perhaps, by a webhook."""
+        is_plain = self._convert is None or source is target or source.conversion is None
+        if is_plain or body is None or not admission_review.is_of_resource(body, source):
+            return admission_review.convert(body, source, target)
+        assert self._convert is not None, 'it is checked above'
+        return await self._convert(source, body, target.api_version)
 
     async def _validate_once(
         self,
@@ -190,6 +229,10 @@ class Gate:
         try:
             version = admission_review.choose_version(hook)
             review = admission_review.build_review(attempt, resource, self._new_id(), version)
+            for field, body in (('object', attempt.new), ('oldObject', attempt.old)):
+                review['request'][field] = await self._view(
+                    body, attempt.request.resource, resource
+                )
             raw = await self._caller.ask(hook, review)
             return admission_review.parse_answer(raw, review, is_mutating=is_mutating)
         except admission_review.CallError as error:
@@ -204,7 +247,22 @@ class Gate:
         return [hook for stored in configurations for hook in self._parse(stored)]
 
     def _match(self, hook: matching.Hook, attempt: matching.Attempt) -> kinds.Resource | None:
-        return matching.match(hook, attempt, self._catalog, self._find_labels)
+        resource = matching.match(hook, attempt, self._catalog, self._find_labels)
+        if resource is None or not hook.conditions or not availability.is_available():
+            return resource
+        from kopf._sandbox.admission import match_conditions, policies  # only if there are any
+
+        conditions = match_conditions.parse_conditions(hook.conditions)
+        try:
+            is_met = match_conditions.are_met(conditions, policies.build_data(attempt, resource))
+        except match_conditions.ConditionError as error:
+            if hook.fails_open:
+                return None
+            request = attempt.request
+            raise errors.forbidden(
+                request.resource.group, request.resource.plural, attempt.name, str(error)
+            ) from error
+        return resource if is_met else None
 
     def _find_labels(self, namespace: str) -> Mapping[str, str] | None:
         stored = self._store.get(matching.NAMESPACES, '', namespace)

@@ -2,8 +2,7 @@
 Matching: the configured admission webhooks, and which of them apply to a request.
 
 Configurations are validated when they are stored; any field that is malformed nevertheless is
-treated as absent. The ``matchConditions`` are CEL expressions and are not evaluated: such webhooks
-are called for every match.
+treated as absent. The ``matchConditions`` are evaluated by the chain.
 """
 
 import dataclasses
@@ -26,6 +25,7 @@ EXEMPT_KINDS = frozenset(
 """The kinds that are never sent to webhooks: otherwise, broken webhooks could block their fixes."""
 
 DEFAULT_TIMEOUT = 10
+BINDINGS = kinds.Home(GROUP, 'validatingadmissionpolicybindings')
 NAMESPACES = kinds.Home('', 'namespaces')
 
 _Body = Mapping[str, Any]
@@ -72,6 +72,7 @@ class Hook:
     fails_open: bool = False
     is_exact: bool = False  # match only the versions in the rules, not the equivalent ones
     is_reinvocable: bool = False
+    conditions: tuple[_Body, ...] = ()  # expressions that must be true
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,15 +106,21 @@ def parse_configuration(body: _Body) -> tuple[Hook, ...]:
     """Return the webhooks of one configuration, in their order."""
     configuration = _text(_mapping(body.get('metadata')).get('name'))
     return tuple(
-        _parse_hook(item, f'{configuration}/{index}')
+        parse_hook(item, f'{configuration}/{index}')
         for index, item in enumerate(_mappings(body.get('webhooks')))
     )
 
 
 def list_unsupported(body: _Body) -> list[str]:
-    """Return warnings about features of a configuration that the sandbox does not support."""
-    return [
-        f'webhooks[{index}].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
+    """Return warnings about what is not evaluated if the library of CEL is not installed."""
+    unevaluated = (
+        ['policies are not evaluated without the library cel-expr-python']
+        if str(body.get('kind')).startswith('ValidatingAdmissionPolicy')
+        else []
+    )
+    return unevaluated + [
+        f'webhooks[{index}].matchConditions are not evaluated without the library cel-expr-python; '
+        'the webhook is called always'
         for index, item in enumerate(_mappings(body.get('webhooks')))
         if item.get('matchConditions')
     ]
@@ -195,7 +202,8 @@ def labels_in(body: _Body) -> Mapping[str, str]:
     return _mapping(_mapping(body.get('metadata')).get('labels'))
 
 
-def _parse_hook(item: _Body, id: str) -> Hook:
+def parse_hook(item: _Body, id: str) -> Hook:
+    """Return one webhook; ``id`` is unique among all of them."""
     client = _mapping(item.get('clientConfig'))
     timeout = item.get('timeoutSeconds')
     return Hook(
@@ -213,6 +221,7 @@ def _parse_hook(item: _Body, id: str) -> Hook:
         fails_open=item.get('failurePolicy') == 'Ignore',
         is_exact=item.get('matchPolicy') == 'Exact',
         is_reinvocable=item.get('reinvocationPolicy') == 'IfNeeded',
+        conditions=tuple(_mappings(item.get('matchConditions'))),
     )
 
 

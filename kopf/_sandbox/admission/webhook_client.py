@@ -72,7 +72,7 @@ class Caller:
     """
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        self.services = services
         self._session: aiohttp.ClientSession | None = None
         self._contexts = functools.lru_cache(maxsize=_CACHED_CONTEXTS)(_build_context)
 
@@ -99,7 +99,7 @@ class Caller:
     async def _ask(self, hook: matching.Hook, url: str, review: Mapping[str, Any]) -> bytes:
         if hook.service is None:
             return await self._post(hook, url, url, review)
-        endpoint = self._services.find(hook.service)
+        endpoint = self.services.find(hook.service)
         if endpoint is None:
             raise _failed(url, f'service {json.dumps(hook.service.name)} not found')
         if isinstance(endpoint, str):

@@ -331,9 +331,15 @@ def _build_resource(
         ),
         selectable=tuple(field['jsonPath'] for field in version.get('selectableFields') or ()),
         warning=_build_warning(spec, version, names['kind']),
+        conversion=_find_webhook(spec),
         load_schema=loaders[version['name']],
         load_stored_schema=loaders[storage_version],
     )
+
+
+def _find_webhook(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    conversion = spec.get('conversion') or {}
+    return conversion.get('webhook') if conversion.get('strategy') == 'Webhook' else None
 
 
 def _make_loader(raw: Mapping[str, Any] | None) -> Callable[[], schemas.Schema | None]:

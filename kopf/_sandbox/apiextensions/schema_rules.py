@@ -2,7 +2,7 @@
 Rules of schemas: the requirements for the schemas in CRDs besides being structural.
 
 Only a part of JSON Schema is supported, extensions require specific types, and defaults must be
-valid values. CEL rules are not compiled: only their structure is checked.
+valid values.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kopf._sandbox.apiextensions import jsonschemas, structural
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import errors, schemas
 from kopf._sandbox.schema import pruning, validation
 
@@ -128,12 +129,13 @@ class _Context:
     is_root: bool = False
     in_metadata: bool = False
     no_defaults: str = ''  # the reason why defaults are not allowed
+    uncorrelatable: str = ''  # the list above whose items have no identity
 
     def enter(self, name: str, *, is_resource: bool) -> '_Context':
         if not is_resource or name not in pruning.META_FIELDS:
             return dataclasses.replace(self, is_root=False)
         why = f'in top-level {name}' if self.is_root else self.no_defaults
-        return _Context(in_metadata=True, no_defaults=why)
+        return dataclasses.replace(self, is_root=False, in_metadata=True, no_defaults=why)
 
     def enter_map(self) -> '_Context':
         why = (
@@ -141,7 +143,12 @@ class _Context:
             if self.in_metadata
             else self.no_defaults
         )
-        return _Context(in_metadata=self.in_metadata, no_defaults=why)
+        return dataclasses.replace(self, is_root=False, no_defaults=why)
+
+    def enter_list(self, raw: Raw, path: str) -> '_Context':
+        is_map = raw.get(_LIST_TYPE) == 'map'
+        where = self.uncorrelatable or ('' if is_map else path)
+        return dataclasses.replace(self, is_root=False, uncorrelatable=where)
 
 
 def _check_node(raw: Raw, path: str, context: _Context) -> Problems:
@@ -151,6 +158,11 @@ def _check_node(raw: Raw, path: str, context: _Context) -> Problems:
     yield from _check_list_map(raw, path)
     yield from _check_list_keys(raw, path)
     yield from _check_rules(raw.get(_RULES) or (), f'{path}.{_RULES}')
+    if raw.get(_RULES) and availability.is_available():
+        from kopf._sandbox.apiextensions import cel_rules  # CEL is imported only if there are any
+
+        place = cel_rules.Place(context.is_root, context.uncorrelatable)
+        yield from cel_rules.check_expressions(raw, path, place)
 
 
 def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
@@ -213,7 +225,7 @@ def _check_children(raw: Raw, path: str, context: _Context) -> Problems:
             yield from _check_node(option, f'{path}.{name}[{index}]', inner)
     items = raw.get('items')
     if isinstance(items, Mapping):
-        yield from _check_node(items, f'{path}.items', inner)
+        yield from _check_node(items, f'{path}.items', context.enter_list(raw, path))
     for index, item in enumerate(items if isinstance(items, list) else ()):
         yield from _check_node(item, f'{path}.items[{index}]', inner)
 

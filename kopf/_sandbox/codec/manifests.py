@@ -66,6 +66,10 @@ def _load_source(source: options.Source) -> list[dict[str, Any]]:
             return read_manifests([pathlib.Path(source)])
         case Manifest():
             return [source]
+        case type() if hasattr(source, options.MANIFEST):
+            return list(
+                _flatten([_simplify(getattr(source, options.MANIFEST)(), UNKNOWN)], UNKNOWN)
+            )
         case Mapping():
             return list(_flatten([_simplify(source, UNKNOWN)], UNKNOWN))
         case Sequence() if not isinstance(source, bytes | bytearray):

@@ -3,6 +3,7 @@ Verbs: requests to resources and the responses to them. No HTTP here: bytes in, 
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from kopf._sandbox.meta import builtins, errors, requests, selectors
 from kopf._sandbox.registry import (
     conversions,
     deletion,
+    evictions,
     prepare,
     reader,
     scale_subresource,
@@ -65,9 +67,9 @@ class Handler:
             request.warnings.append(request.resource.warning)
         match request.verb:
             case 'get':
-                return self._get(request, asking)
+                return await self._get(request, asking)
             case 'list':
-                return self._list(request, asking)
+                return await self._list(request, asking)
             case 'watch':
                 return self._watch(request, asking)
             case 'create':
@@ -81,18 +83,19 @@ class Handler:
             case _:
                 return await self._delete_collection(request, asking)
 
-    def _get(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+    async def _get(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         stored = reader.get_object(
             self._cluster.store, request.resource, request.namespace, request.name, request.options
         )
-        return self._answer(request, asking, stored)
+        return await self._answer(request, asking, stored)
 
-    def _list(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+    async def _list(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         renderer = self._choose_renderer(request, asking)
         interest = _parse_interest(request)
         listing = reader.list_objects(
             self._cluster.store, request.resource, interest, request.options
         )
+        await self._cluster.converter.prepare(request.resource, listing.items)
         return negotiation.Answer(
             body=renderer.render_list(listing), media_type=renderer.form.media_type
         )
@@ -101,7 +104,11 @@ class Handler:
         renderer = dataclasses.replace(self._choose_renderer(request, asking), pretty=False)
         interest = _parse_interest(request)
         watch = watcher.parse_watch(request.options, interest, version=self._cluster.store.version)
-        form = watcher.Format(renderer.render_line, renderer.render_bookmark)
+        form = watcher.Format(
+            renderer.render_line,
+            renderer.render_bookmark,
+            functools.partial(self._cluster.converter.prepare, request.resource),
+        )
         return negotiation.Answer(
             lines=watcher.stream(self._cluster.store, request.resource.home, watch, form)
         )
@@ -116,9 +123,8 @@ class Handler:
             return self._answer_value(reviewer.answer(request, body, now), asking, 201)
         if request.subresource:
             return await self._act_on_pod(request, body, asking)
-        return self._answer(
-            request, asking, (await self._cluster.writer.create(request, body)).stored, 201
-        )
+        outcome = await self._cluster.writer.create(request, body)
+        return await self._answer(request, asking, outcome.stored, 201)
 
     async def _act_on_pod(
         self, request: requests.Request, body: Any, asking: Asking
@@ -133,14 +139,19 @@ class Handler:
         decoding.decode_object(body, schema, kind=kind, version='v1')
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
-            await self._cluster.writer.delete(
-                dataclasses.replace(request, verb='delete', subresource=''), options
-            )
+            await self._evict(request, options)
         else:
             node = (body.get('target') or {}).get('name') or ''
             binding = dataclasses.replace(request, verb='patch')
             await self._cluster.writer.patch(binding, lambda old: _bind(binding, old, node))
         return self._answer_value({**SUCCESS, 'code': 201}, asking, 201)
+
+    async def _evict(self, request: requests.Request, options: deletion.Options) -> None:
+        cluster = self._cluster
+        budgets = cluster.catalog.find(evictions.BUDGETS.group, 'v1', evictions.BUDGETS.plural)
+        assert budgets is not None, 'disruption budgets are built-in'
+        now = cluster.sources.now()
+        await evictions.evict(cluster.store, cluster.writer, request, budgets, options, now)
 
     async def _update(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         body, request = _decode_body(request, asking), _find_duplicates(request, asking)
@@ -150,7 +161,7 @@ class Handler:
             )
         else:
             outcome = await self._cluster.writer.update(request, body)
-        return self._answer(request, asking, outcome.stored)
+        return await self._answer(request, asking, outcome.stored)
 
     async def _patch(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         media_type = asking.content_type.split(';')[0].strip().lower()
@@ -159,7 +170,8 @@ class Handler:
             config = negotiation.decode_body(asking.body, negotiation.YAML, request.resource.kind)
             force = request.options.get('force') in ('true', '1')
             outcome = await self._cluster.writer.apply(request, config, force=force)
-            return self._answer(request, asking, outcome.stored, 201 if outcome.is_created else 200)
+            code = 201 if outcome.is_created else 200
+            return await self._answer(request, asking, outcome.stored, code)
         is_free = request.resource.custom or media_type == STRATEGIC_PATCH
         patch, request = (
             negotiation.decode_patch(asking.body, custom=is_free),
@@ -168,7 +180,7 @@ class Handler:
         outcome = await self._cluster.writer.patch(
             request, lambda old: _apply_patch(request, media_type, old, patch)
         )
-        return self._answer(request, asking, outcome.stored)
+        return await self._answer(request, asking, outcome.stored)
 
     async def _delete(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         options = self._parse_delete_options(request, asking)
@@ -181,7 +193,7 @@ class Handler:
             return self._answer_value(
                 deletion.build_answer(request.resource, outcome.stored), asking
             )
-        return self._answer(request, asking, outcome.stored)
+        return await self._answer(request, asking, outcome.stored)
 
     async def _delete_collection(
         self, request: requests.Request, asking: Asking
@@ -192,6 +204,7 @@ class Handler:
         items = await self._cluster.writer.delete_collection(request, interest, options)
         renderer = self._choose_renderer(request, asking)
         listing = reader.Listing(items, self._cluster.store.version)
+        await self._cluster.converter.prepare(request.resource, items)
         return negotiation.Answer(
             body=renderer.render_list(listing), media_type=renderer.form.media_type
         )
@@ -208,10 +221,11 @@ class Handler:
             request.warnings.append(JOBS_WARNING)
         return dataclasses.replace(options, propagation='Orphan')
 
-    def _answer(
+    async def _answer(
         self, request: requests.Request, asking: Asking, stored: memory.Stored, code: int = 200
     ) -> negotiation.Answer:
         renderer = self._choose_renderer(request, asking)
+        await self._cluster.converter.prepare(request.resource, [stored], again=True)
         if request.subresource == 'scale':
             scale = scale_subresource.build_scale(
                 request.resource, conversions.read(request.resource, stored)

@@ -183,6 +183,8 @@ class Server:
             await response.write_eof()
         except ConnectionError:
             pass
+        except errors.ApiError as error:  # an object cannot be converted
+            await _end_stream(response, error)
         except asyncio.CancelledError:
             if stream.error is None:
                 raise

@@ -7,7 +7,7 @@ versions of a resource share.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kopf._sandbox.meta import schemas
@@ -69,6 +69,7 @@ class Resource:
     columns: tuple[Column, ...] = ()
     selectable: tuple[str, ...] = ()  # .spec.color: fields for selectors besides name and namespace
     warning: str = ''  # the warning header for deprecated versions
+    conversion: Mapping[str, Any] | None = None  # the webhook, if it converts the versions
     load_schema: Callable[[], schemas.Schema | None] = lambda: None  # compiled when first needed
     load_stored_schema: Callable[[], schemas.Schema | None] = lambda: None  # of the storage version
 

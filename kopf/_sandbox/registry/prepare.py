@@ -16,7 +16,8 @@ from typing import Any
 
 from kopf._sandbox.apiextensions import crds
 from kopf._sandbox.apply import server_side
-from kopf._sandbox.meta import builtins, errors, kinds, metadata, requests
+from kopf._sandbox.cel import availability
+from kopf._sandbox.meta import builtins, errors, kinds, metadata, requests, schemas
 from kopf._sandbox.registry import defaulting, deletion, strategies
 from kopf._sandbox.registry.rules import entries
 from kopf._sandbox.schema import jsonpaths, pruning, validation
@@ -24,7 +25,10 @@ from kopf._sandbox.schema import jsonpaths, pruning, validation
 CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
 _STATUS_KEEPERS = ('Node',)  # their status can be set on creation
 _LABEL_KEEPERS = ('Deployment',)  # their labels cannot be changed together with the status
-CEL_WARNING = 'the sandbox does not evaluate x-kubernetes-validations: objects are accepted regardless of these rules'
+CEL_WARNING = (
+    'x-kubernetes-validations are not evaluated without the library cel-expr-python: objects are '
+    'accepted regardless of these rules'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,14 +181,7 @@ def validate(
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
     elif resource.custom and schema is not None:
-        if request.subresource == 'status' and old is not None:
-            problems += validation.validate_status(obj, schema, old)
-        else:
-            problems += (
-                validation.validate(obj, schema)
-                if old is None
-                else validation.validate(obj, schema, old=old)
-            )
+        problems += _validate_custom(request, obj, schema, old)
     if problems:
         raise errors.invalid(
             resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems
@@ -193,6 +190,28 @@ def validate(
         request.warnings.extend(
             metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {})
         )
+
+
+def _validate_custom(
+    request: requests.Request,
+    obj: dict[str, Any],
+    schema: schemas.Schema,
+    old: Mapping[str, Any] | None,
+) -> list[errors.FieldError]:
+    before = schemas.UNSET if old is None else old
+    if request.subresource == 'status' and old is not None:
+        problems = validation.validate_status(obj, schema, old)
+    else:
+        problems = validation.validate(obj, schema, old=before)
+    if not validation.has_cel(schema) or not availability.is_available():
+        return problems
+    if any(problem.reason in validation.BLOCKING for problem in problems):
+        return problems
+    from kopf._sandbox.cel import validation_rules  # only if there are rules
+
+    findings = validation_rules.validate(obj, schema, old=before)
+    request.warnings.extend(str(found.problem) for found in findings if found.is_tolerated)
+    return problems + [found.problem for found in findings if not found.is_tolerated]
 
 
 def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, str]:
@@ -351,7 +370,8 @@ def _copy_field(target: dict[str, Any], source: Mapping[str, Any], key: str) -> 
 
 
 def _warn_of_rules(crd: Mapping[str, Any]) -> list[str]:
-    return [CEL_WARNING] if '"x-kubernetes-validations"' in json.dumps(crd.get('spec')) else []
+    has_rules = '"x-kubernetes-validations"' in json.dumps(crd.get('spec'))
+    return [CEL_WARNING] if has_rules and not availability.is_available() else []
 
 
 def _show(value: Any) -> str:

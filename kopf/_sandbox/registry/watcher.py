@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
 from kopf._cogs.helpers import jsons
 from kopf._sandbox.meta import errors, go_format, kinds, selectors
@@ -26,6 +26,9 @@ BOOKMARK_AHEAD = 2.0
 
 Encoder = Callable[[str, memory.Stored], bytes]
 """Encodes a line of the stream by the event's type and object."""
+
+Preparer = Callable[[Sequence[memory.Stored]], Awaitable[None]]
+"""Makes the objects ready to be encoded, e.g. calls conversion webhooks."""
 
 Bookmarker = Callable[[int, Mapping[str, str]], bytes]
 """Encodes a line of a bookmark by the version and annotations."""
@@ -49,6 +52,7 @@ class Format:
 
     encode: Encoder
     bookmark: Bookmarker
+    prepare: Preparer | None = None
 
 
 def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, version: int) -> Watch:
@@ -192,7 +196,7 @@ async def stream(
     initial = shelf.select(watch.interest.namespace) if watch.since is None else []
     yield b''
     for first in range(0, len(initial), BATCH):
-        yield _encode_initial(initial[first : first + BATCH], watch.interest, form)
+        yield await _encode_initial(initial[first : first + BATCH], watch.interest, form)
     if watch.initial_end:
         yield form.bookmark(since, {'k8s.io/initial-events-end': 'true'})
     while True:
@@ -205,7 +209,7 @@ async def stream(
         changes = shelf.changes[first : first + BATCH]
         if changes:
             since = changes[-1].version
-            yield _encode_changes(changes, watch.interest, form)
+            yield await _encode_changes(changes, watch.interest, form)
         elif shelf.is_closed:
             return
         else:
@@ -221,16 +225,22 @@ async def stream(
             yield form.bookmark(since, {}) if watch.bookmarks else b''
 
 
-def _encode_initial(
+async def _encode_initial(
     objects: Iterable[memory.Stored], interest: selectors.Interest, form: Format
 ) -> bytes:
-    return b''.join(form.encode('ADDED', stored) for stored in objects if interest.wants(stored))
+    return await _encode([('ADDED', stored) for stored in objects if interest.wants(stored)], form)
 
 
-def _encode_changes(
+async def _encode_changes(
     changes: Iterable[memory.Change], interest: selectors.Interest, form: Format
 ) -> bytes:
-    return b''.join(form.encode(*seen) for change in changes if (seen := see(change, interest)))
+    return await _encode([seen for change in changes if (seen := see(change, interest))], form)
+
+
+async def _encode(seen: Sequence[tuple[str, memory.Stored]], form: Format) -> bytes:
+    if form.prepare is not None:
+        await form.prepare([stored for _, stored in seen])
+    return b''.join(form.encode(*pair) for pair in seen)
 
 
 def schedule_bookmark(now: float, deadline: float) -> float:
@@ -252,4 +262,4 @@ def _restamp(stored: memory.Stored, version: int) -> memory.Stored:
     """Return the same state with another version."""
     body = stored.load()
     body['metadata']['resourceVersion'] = str(version)
-    return dataclasses.replace(stored, version=version, raw=jsons.dumps(body))
+    return dataclasses.replace(stored, version=version, raw=jsons.dumps(body), views=None)

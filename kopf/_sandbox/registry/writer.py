@@ -12,8 +12,16 @@ from typing import Any
 
 from kopf._sandbox.admission import chain, matching
 from kopf._sandbox.apply import managed_fields, server_side
+from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
-from kopf._sandbox.registry import conversions, deletion, prepare, scale_subresource, strategies
+from kopf._sandbox.registry import (
+    conversion_webhooks,
+    conversions,
+    deletion,
+    prepare,
+    scale_subresource,
+    strategies,
+)
 from kopf._sandbox.schema import pruning
 from kopf._sandbox.storage import memory
 
@@ -47,9 +55,15 @@ class Writer:
     """All writes to one storage. Any number of requests may be in progress at once."""
 
     def __init__(
-        self, store: memory.Storage, gate: chain.Gate, sources: prepare.Sources, guard: Guard
+        self,
+        store: memory.Storage,
+        gate: chain.Gate,
+        converter: conversion_webhooks.Converter,
+        sources: prepare.Sources,
+        guard: Guard,
     ) -> None:
         self._store, self._gate, self._sources, self._guard = store, gate, sources, guard
+        self._converter = converter
 
     async def create(self, request: requests.Request, body: Any) -> Outcome:
         """Store a new object, or refuse."""
@@ -68,6 +82,8 @@ class Writer:
             resource.group, resource.kind
         ):
             return await self.create(dataclasses.replace(request, verb='create'), obj)
+        if request.resource.conversion is not None:
+            await self._converter.prepare(request.resource, [self._find(request)], again=True)
         self._check_uid(request, obj['metadata'].get('uid') or '')
         if not obj['metadata'].get('resourceVersion'):
             self._check_unconditional(request)
@@ -104,6 +120,7 @@ class Writer:
             raise errors.forbidden(
                 '', 'namespaces', stored.name, 'this namespace may not be deleted'
             )
+        await self._converter.prepare(resource, [stored], again=True)
         await self._gate.validate(
             request, 'DELETE', None, conversions.read(resource, stored), options.body
         )
@@ -138,11 +155,12 @@ class Writer:
         prepare.validate(request, obj)
         self._guard(request, obj, None)
         await self._gate.validate(request, 'CREATE', obj, None)
+        storable = await self._converter.make_storable(request.resource, obj)
         # The state of the cluster could change while the webhooks were called.
         self._check_definition(request, obj)
         self._check_namespace(request, obj)
         self._check_absent(request, obj)
-        return Outcome(self._put(request, obj), is_created=True)
+        return Outcome(self._put(request, storable), is_created=True)
 
     async def _modify(
         self, request: requests.Request, change: Change, *, is_recorded: bool = False
@@ -150,6 +168,7 @@ class Writer:
         """Change an object; retry if it was changed by another request in the meantime."""
         for _ in range(ATTEMPTS):
             stored = self._find(request)
+            await self._converter.prepare(request.resource, [stored], again=True)
             old = conversions.read(request.resource, stored)
             obj = change(conversions.read(request.resource, stored))
             version = metadata.parse_version(obj)
@@ -184,13 +203,15 @@ class Writer:
         prepare.validate(request, obj, old)
         self._guard(request, obj, old)
         await self._gate.validate(request, 'UPDATE', obj, old)
+        is_released, is_same = deletion.is_released(resource, obj), equality.is_same(obj, old)
+        storable = await self._converter.make_storable(resource, obj)
         if self._store.get(resource.home, stored.namespace, stored.name) is not stored:
             raise Stale
-        if deletion.is_released(resource, obj):
+        if is_released:
             if not request.dry_run:
                 self._store.remove(resource.home, stored)
-            return Outcome(self._show(request, obj, stored.version), is_removed=True)
-        return Outcome(stored if equality.is_same(obj, old) else self._put(request, obj))
+            return Outcome(memory.build_stored(storable, stored.version, {}), is_removed=True)
+        return Outcome(stored if is_same else self._put(request, storable))
 
     def _delete(
         self,
@@ -267,19 +288,14 @@ class Writer:
         )
 
     def _put(self, request: requests.Request, obj: dict[str, Any]) -> memory.Stored:
-        """Store the object, unless it is a dry run."""
-        if request.resource.group == matching.GROUP:
+        """Store an object in its stored form, unless it is a dry run."""
+        if request.resource.group == matching.GROUP and not availability.is_available():
             request.warnings.extend(matching.list_unsupported(obj))
         if request.dry_run:
-            return self._show(request, obj, 0)
-        body = conversions.make_storable(request.resource, obj)
+            return memory.build_stored(obj, 0, {})
         return self._store.put(
-            request.resource.home, body, fields=prepare.extract_fields(request.resource, body)
+            request.resource.home, obj, fields=prepare.extract_fields(request.resource, obj)
         )
-
-    def _show(self, request: requests.Request, obj: dict[str, Any], version: int) -> memory.Stored:
-        """Build a state for the response that is not stored."""
-        return memory.build_stored(conversions.make_storable(request.resource, obj), version, {})
 
     def _find(self, request: requests.Request) -> memory.Stored:
         stored = self._store.get(request.resource.home, request.namespace, request.name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kopf._sandbox.meta import equality, errors, schemas
 from kopf._sandbox.schema import constraints, invariants, validators
 
-_BLOCKING: Final = frozenset(
+BLOCKING: Final = frozenset(
     (
         'FieldValueNotSupported',
         'FieldValueRequired',
@@ -66,7 +66,7 @@ def validate_status(
 
 @functools.lru_cache(maxsize=1024)
 def has_cel(schema: schemas.Schema) -> bool:
-    """Return whether the schema has CEL rules, which are not evaluated."""
+    """Return whether the schema has CEL rules."""
     return _has_rules(schema.raw)
 
 
@@ -83,7 +83,7 @@ def _has_rules(raw: Any) -> bool:
 def _note_unchecked_rules(
     problems: list[errors.FieldError], schema: schemas.Schema
 ) -> list[errors.FieldError]:
-    is_noted = has_cel(schema) and any(problem.reason in _BLOCKING for problem in problems)
+    is_noted = has_cel(schema) and any(problem.reason in BLOCKING for problem in problems)
     return [*problems, _UNCHECKED_RULES] if is_noted else problems
 
 

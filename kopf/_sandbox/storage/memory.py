@@ -34,7 +34,9 @@ NOTHING: Mapping[str, str] = {}
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Stored:
-    """One state of one object. Never modified; a new state is a new instance."""
+    """
+    One state of one object. A new state is a new instance; only the views are added later.
+    """
 
     version: int
     uid: str
@@ -43,6 +45,7 @@ class Stored:
     raw: bytes
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for field selectors
+    views: Mapping[kinds.Resource, bytes] | None = None  # in other versions, made by webhooks
 
     @property
     def key(self) -> str:
@@ -235,7 +238,7 @@ class Storage:
     def restate(self, home: kinds.Home, stored: Stored, body: dict[str, Any]) -> None:
         """Replace a stored object without a new version or an event, e.g. for a new schema."""
         shelf = self.shelf(home)
-        shelf.objects[stored.key] = dataclasses.replace(stored, raw=jsons.dumps(body))
+        shelf.objects[stored.key] = dataclasses.replace(stored, raw=jsons.dumps(body), views=None)
 
     def resume(self, version: int) -> None:
         """Continue from a version reached before; the history up to it is unknown."""

@@ -27,12 +27,13 @@ import typing
 import meddling
 import pytest
 
-from kopf._cogs.clients import discovery, errors, patching, requests
+from kopf._cogs.clients import discovery, errors, requests
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.structs import references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-TARGET = patching.Target(CONFIGS, 'default', 'same')
+TARGET = targets.Target(CONFIGS, 'default', 'same')
 
 OPERATIONS = ['list', 'relist', 'watch', 'watch anew', 'patch', 'discovery']
 EXPECTED = {
@@ -152,7 +153,7 @@ async def try_stream(bench, verb, is_compacted=False):
 
 async def try_patch(bench):
     async def apply():
-        return await patching.patch_object(
+        return await object_requests.patch_object(
             TARGET, merge={'data': {'x': '1'}}, context=bench.context
         )
 

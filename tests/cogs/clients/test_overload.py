@@ -10,7 +10,8 @@ import logging
 
 import pytest
 
-from kopf._cogs.clients import discovery, errors, limits, patching, requests
+from kopf._cogs.clients import discovery, errors, limits, requests
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references, vaults
 
@@ -28,10 +29,10 @@ async def follow(context):
 
 async def patch(context):
     """Patch again and again, as workers of objects do."""
-    target = patching.Target(CONFIGS, 'default', 'same')
+    target = targets.Target(CONFIGS, 'default', 'same')
     while True:
         try:
-            await patching.patch_object(target, merge={'data': {'x': '1'}}, context=context)
+            await object_requests.patch_object(target, merge={'data': {'x': '1'}}, context=context)
         except errors.RequestError:
             await asyncio.sleep(0.1)
         else:

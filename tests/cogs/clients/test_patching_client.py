@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from kopf._cogs.clients import errors, patching
+from kopf._cogs.clients import errors
+from kopf._cogs.clients.patching import object_requests, plans, targets
 from kopf._cogs.structs import references
 
 CRD = """
@@ -37,7 +38,7 @@ WITH_STATUS = references.Resource(
 WITHOUT_STATUS = references.Resource('kopf.dev', 'v1', 'withouts', namespaced=True)
 
 MERGE, JSON = 'application/merge-patch+json', 'application/json-patch+json'
-Step = patching.Step
+Kind = plans.Kind
 
 
 @pytest.fixture
@@ -70,12 +71,12 @@ async def read_cleaned(sandbox):
 
 
 def aim(resource, name='obj'):
-    return patching.Target(resource, references.NamespaceName('default'), name)
+    return targets.Target(resource, references.NamespaceName('default'), name)
 
 
-async def amend(body, *operations, context, step=Step.AMEND_BODY, resource=WITH_STATUS):
-    return await patching.patch_part(
-        aim(resource), step, patching.guard(operations, body), context=context
+async def amend(body, *operations, context, kind=Kind.AMEND_BODY, resource=WITH_STATUS):
+    return await object_requests.patch_part(
+        aim(resource), kind, plans.guard(operations, body), context=context
     )
 
 
@@ -99,69 +100,69 @@ def list_asked(sandbox):
             id='empty-sections-without-status',
         ),
         pytest.param(
-            {'spec': {'x': None}}, True, {Step.MERGE_BODY: {'spec': {'x': None}}}, id='body'
+            {'spec': {'x': None}}, True, {Kind.MERGE_BODY: {'spec': {'x': None}}}, id='body'
         ),
         pytest.param(
-            {'spec': {'x': {}}}, True, {Step.MERGE_BODY: {'spec': {'x': {}}}}, id='empty-value'
+            {'spec': {'x': {}}}, True, {Kind.MERGE_BODY: {'spec': {'x': {}}}}, id='empty-value'
         ),
-        pytest.param({'spec': None}, True, {Step.MERGE_BODY: {'spec': None}}, id='removed-section'),
+        pytest.param({'spec': None}, True, {Kind.MERGE_BODY: {'spec': None}}, id='removed-section'),
         pytest.param(
-            {'status': {'x': 1}}, True, {Step.MERGE_STATUS: {'status': {'x': 1}}}, id='status'
+            {'status': {'x': 1}}, True, {Kind.MERGE_STATUS: {'status': {'x': 1}}}, id='status'
         ),
         pytest.param(
-            {'status': None}, True, {Step.MERGE_STATUS: {'status': None}}, id='removed-status'
+            {'status': None}, True, {Kind.MERGE_STATUS: {'status': None}}, id='removed-status'
         ),
         pytest.param(
             {'status': {'x': 1}},
             False,
-            {Step.MERGE_BODY: {'status': {'x': 1}}},
+            {Kind.MERGE_BODY: {'status': {'x': 1}}},
             id='status-in-body',
         ),
         pytest.param(
             {'spec': {'x': 1}, 'status': {'y': 2}},
             True,
-            {Step.MERGE_BODY: {'spec': {'x': 1}}, Step.MERGE_STATUS: {'status': {'y': 2}}},
+            {Kind.MERGE_BODY: {'spec': {'x': 1}}, Kind.MERGE_STATUS: {'status': {'y': 2}}},
             id='both',
         ),
         pytest.param(
             {'spec': {'x': 1}, 'status': {'y': 2}},
             False,
-            {Step.MERGE_BODY: {'spec': {'x': 1}, 'status': {'y': 2}}},
+            {Kind.MERGE_BODY: {'spec': {'x': 1}, 'status': {'y': 2}}},
             id='both-in-body',
         ),
     ],
 )
 def test_merged_parts_go_where_they_are_served(merge, has_status, expected):
-    assert patching.split_merge(merge, has_status=has_status) == expected
+    assert plans.split_merge(merge, has_status=has_status) == expected
 
 
 @pytest.mark.parametrize(
     'paths, has_status, expected',
     [
         pytest.param([], True, {}, id='empty'),
-        pytest.param(['/spec/x'], True, {Step.AMEND_BODY: ['/spec/x']}, id='body'),
-        pytest.param(['/status'], True, {Step.AMEND_STATUS: ['/status']}, id='whole-status'),
-        pytest.param(['/status/x'], True, {Step.AMEND_STATUS: ['/status/x']}, id='status'),
-        pytest.param(['/status/x'], False, {Step.AMEND_BODY: ['/status/x']}, id='status-in-body'),
-        pytest.param(['/statuses/x'], True, {Step.AMEND_BODY: ['/statuses/x']}, id='alike'),
+        pytest.param(['/spec/x'], True, {Kind.AMEND_BODY: ['/spec/x']}, id='body'),
+        pytest.param(['/status'], True, {Kind.AMEND_STATUS: ['/status']}, id='whole-status'),
+        pytest.param(['/status/x'], True, {Kind.AMEND_STATUS: ['/status/x']}, id='status'),
+        pytest.param(['/status/x'], False, {Kind.AMEND_BODY: ['/status/x']}, id='status-in-body'),
+        pytest.param(['/statuses/x'], True, {Kind.AMEND_BODY: ['/statuses/x']}, id='alike'),
         pytest.param(
             ['/b', '/status/y', '/a', '/status/x'],
             True,
-            {Step.AMEND_BODY: ['/b', '/a'], Step.AMEND_STATUS: ['/status/y', '/status/x']},
+            {Kind.AMEND_BODY: ['/b', '/a'], Kind.AMEND_STATUS: ['/status/y', '/status/x']},
             id='both-in-order',
         ),
     ],
 )
 def test_operations_go_where_they_are_served(paths, has_status, expected):
-    parts = patching.split_operations([add(path, 1) for path in paths], has_status=has_status)
+    parts = plans.split_operations([add(path, 1) for path in paths], has_status=has_status)
 
     assert {
-        step: [operation['path'] for operation in part] for step, part in parts.items()
+        kind: [operation['path'] for operation in part] for kind, part in parts.items()
     } == expected
 
 
 def test_operations_begin_with_a_test_of_the_version():
-    operations = patching.guard([add('/spec/x', 1)], {'metadata': {'resourceVersion': '123'}})
+    operations = plans.guard([add('/spec/x', 1)], {'metadata': {'resourceVersion': '123'}})
 
     assert operations == [
         {'op': 'test', 'path': '/metadata/resourceVersion', 'value': '123'},
@@ -171,9 +172,9 @@ def test_operations_begin_with_a_test_of_the_version():
 
 @pytest.mark.parametrize('merge', [{}, {'metadata': {}, 'status': {}}], ids=str)
 async def test_nothing_is_sent_for_nothing(sandbox, context, body, merge):
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
-    assert patched == patching.Patched()
+    assert patched == object_requests.Patched()
     assert not list(sandbox.requests)
 
 
@@ -181,7 +182,7 @@ async def test_nothing_is_sent_for_nothing(sandbox, context, body, merge):
 async def test_patch_is_merged_into_the_object(sandbox, context, body):
     merge = {'spec': {'a': None, 'nested': {'b': 4}, 'list': [5], 'new': {'x': 'y'}}}
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert patched.body['spec'] == {'nested': {'b': 4, 'c': 3}, 'list': [5], 'new': {'x': 'y'}}
     assert patched.body == await read_cleaned(sandbox)
@@ -191,7 +192,7 @@ async def test_patch_is_merged_into_the_object(sandbox, context, body):
 async def test_status_goes_first(sandbox, context, body):
     merge = {'spec': {'x': 1}, 'status': {'x': 2}}
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert patched.refused is None
     assert (patched.body['spec']['x'], patched.body['status']) == (1, {'x': 2})
@@ -204,7 +205,7 @@ async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object
     version = body['metadata']['resourceVersion']
     merge = {'metadata': {'resourceVersion': version}, 'spec': {'x': 1}, 'status': {'x': 2}}
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert patched.refused is None
     assert (patched.body['spec']['x'], patched.body['status']) == (1, {'x': 2})
@@ -217,23 +218,23 @@ async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(
 ):
     merge = {'spec': {'x': 1}, 'status': {'x': 2}}
 
-    patched = await patching.patch_object(aim(WITHOUT_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITHOUT_STATUS), merge=merge, context=context)
 
     assert (patched.body['spec'], patched.body['status']) == ({'x': 1}, {'x': 2})
     assert list_asked(sandbox) == [('', MERGE)]
 
 
 @pytest.mark.parametrize(
-    'step, operation, place',
+    'kind, operation, place',
     [
-        pytest.param(Step.AMEND_BODY, add('/spec/x', 1), '', id='body'),
-        pytest.param(Step.AMEND_STATUS, add('/status', {'x': 1}), 'status', id='status'),
+        pytest.param(Kind.AMEND_BODY, add('/spec/x', 1), '', id='body'),
+        pytest.param(Kind.AMEND_STATUS, add('/status', {'x': 1}), 'status', id='status'),
     ],
 )
-async def test_amendments_are_sent_as_json_patches(sandbox, context, body, step, operation, place):
-    patched = await amend(body, operation, context=context, step=step)
+async def test_amendments_are_sent_as_json_patches(sandbox, context, body, kind, operation, place):
+    patched = await amend(body, operation, context=context, kind=kind)
 
-    assert patched == patching.Patched(await read_cleaned(sandbox))
+    assert patched == object_requests.Patched(await read_cleaned(sandbox))
     assert patched.body[place or 'spec']['x'] == 1
     assert list_asked(sandbox) == [(place, JSON)]
 
@@ -243,7 +244,7 @@ async def test_amendment_of_an_old_body_is_refused_and_changes_nothing(sandbox, 
 
     patched = await amend(body, add('/spec/x', 1), context=context)
 
-    assert (patched.body, patched.refused) == (None, Step.AMEND_BODY)
+    assert (patched.body, patched.refused) == (None, Kind.AMEND_BODY)
     assert patched.refusal.code == 422
     assert await sandbox.get('withs', 'obj') == changed
     assert len(sandbox.requests) == 1
@@ -252,7 +253,7 @@ async def test_amendment_of_an_old_body_is_refused_and_changes_nothing(sandbox, 
 async def test_impossible_amendments_are_refused(sandbox, context, body):
     patched = await amend(body, add('/spec/no/such', 1), context=context)
 
-    assert patched.refused is Step.AMEND_BODY
+    assert patched.refused is Kind.AMEND_BODY
     assert isinstance(patched.refusal, errors.APIInvalidError)
     assert await sandbox.get('withs', 'obj') == body
 
@@ -261,19 +262,19 @@ async def test_invalid_changes_are_refused_and_nothing_follows(sandbox, context,
     version = body['metadata']['resourceVersion']
     merge = {'metadata': {'resourceVersion': version}, 'spec': {'size': 'big'}, 'status': {'x': 1}}
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
-    assert (patched.body, patched.refused) == (None, Step.MERGE_BODY)
+    assert (patched.body, patched.refused) == (None, Kind.MERGE_BODY)
     assert 'spec.size' in patched.refusal.message
     assert len(sandbox.requests) == 1
 
 
 async def test_what_was_accepted_before_the_refusal_stays(sandbox, context, body):
-    patched = await patching.patch_object(
+    patched = await object_requests.patch_object(
         aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context
     )
 
-    assert patched.refused is Step.MERGE_BODY
+    assert patched.refused is Kind.MERGE_BODY
     assert patched.body == await read_cleaned(sandbox)
     assert patched.body['status'] == {'x': 1}
 
@@ -281,9 +282,9 @@ async def test_what_was_accepted_before_the_refusal_stays(sandbox, context, body
 async def test_conflicts_are_answers(sandbox, context, body):
     merge = {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    patched = await object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
-    assert patched.refused is Step.MERGE_BODY
+    assert patched.refused is Kind.MERGE_BODY
     assert isinstance(patched.refusal, errors.APIConflictError)
     assert len(sandbox.requests) == 1
 
@@ -295,7 +296,7 @@ async def test_conflicts_are_answers(sandbox, context, body):
 async def test_objects_can_be_gone_at_any_request(sandbox, context, body, path, done):
     sandbox.faults.inject(path=path, code=404)
 
-    patched = await patching.patch_object(
+    patched = await object_requests.patch_object(
         aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, context=context
     )
 
@@ -312,7 +313,7 @@ async def test_objects_to_be_amended_can_be_gone(sandbox, context, body):
 
 async def test_absent_objects_are_gone(context, kinds):
     assert (
-        await patching.patch_object(
+        await object_requests.patch_object(
             aim(WITH_STATUS, 'absent'), merge={'spec': {'x': 1}}, context=context
         )
         is None
@@ -323,13 +324,15 @@ async def test_other_refusals_are_raised(sandbox, context, body):
     sandbox.faults.inject(verb='patch', code=400)
 
     with pytest.raises(errors.APIClientError):
-        await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context)
+        await object_requests.patch_object(
+            aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context
+        )
 
 
 async def test_temporary_failures_are_waited_for(sandbox, context, body, virtual_time):
     sandbox.faults.inject(verb='patch', code=503, times=2)
 
-    patched = await patching.patch_object(
+    patched = await object_requests.patch_object(
         aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context
     )
 
@@ -342,7 +345,7 @@ async def test_patching_can_be_cancelled_at_any_request(sandbox, context, body, 
     fault = sandbox.faults.inject(path=path, stall=True)
     merge = {'spec': {'x': 1}, 'status': {'x': 1}}
     task = asyncio.create_task(
-        patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+        object_requests.patch_object(aim(WITH_STATUS), merge=merge, context=context)
     )
     await fault.wait_until_hit()
 

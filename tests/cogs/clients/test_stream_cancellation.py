@@ -11,8 +11,9 @@ import itertools
 
 import pytest
 
-from kopf._cogs.clients import discovery, patching, requests
+from kopf._cogs.clients import discovery, requests
 from kopf._cogs.clients.http import sessions
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import credentials, references
 
@@ -75,8 +76,8 @@ async def read(context, sandbox):
 
 
 async def patch(context, sandbox):
-    target = patching.Target(CONFIGS, 'default', 'old')
-    await patching.patch_object(target, merge={'data': {'y': '1'}}, context=context)
+    target = targets.Target(CONFIGS, 'default', 'old')
+    await object_requests.patch_object(target, merge={'data': {'y': '1'}}, context=context)
 
 
 async def discover(context, sandbox):

@@ -10,8 +10,9 @@ import types
 import pytest
 
 import kopf
+from kopf._cogs.clients.patching import application
 from kopf._cogs.structs import references
-from kopf._core.actions import application, outcomes, progression
+from kopf._core.actions import outcomes, progression
 from kopf._core.reactor import cycles, decisions, inventory, recording, sites, views
 
 FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'

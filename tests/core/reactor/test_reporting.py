@@ -7,8 +7,9 @@ import logging
 import pytest
 
 import kopf
+from kopf._cogs.clients.patching import application
 from kopf._cogs.structs import diffs
-from kopf._core.actions import application, loggers, outcomes, progression
+from kopf._core.actions import loggers, outcomes, progression
 from kopf._core.engines.events import posting
 from kopf._core.intents import reasons
 from kopf._core.reactor import reporting

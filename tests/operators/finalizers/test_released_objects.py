@@ -175,11 +175,12 @@ async def test_every_patch_is_only_for_the_object_itself(
     from kopf._cogs.clients import requests
 
     payloads = []
-    original = requests.patch
+    original = requests.send
 
-    async def patch(url, *, payload, **kwargs):
-        payloads.append(payload)
-        return await original(url, payload=payload, **kwargs)
+    def send(call, **kwargs):
+        if call.method == 'PATCH':
+            payloads.append(json.loads(call.body))
+        return original(call, **kwargs)
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, retry, **_):
@@ -197,7 +198,7 @@ async def test_every_patch_is_only_for_the_object_itself(
     async def tick(patch, **_):
         patch.status['ticks'] = 1
 
-    monkeypatch.setattr(requests, 'patch', patch)
+    monkeypatch.setattr(requests, 'send', send)
     await run_operator()
     created = await cluster.create()
     await cluster.wait_until_handled(y=1)

@@ -3,6 +3,7 @@ The metrics of running operators: every one of those documented moves when it sh
 """
 
 import asyncio
+import dataclasses
 import threading
 
 import aiohttp
@@ -44,6 +45,25 @@ async def test_build_is_told(cluster, run_served, site):
 
     (labels,) = (await site.scrape()).get_labels('kopf_build_info')
     assert labels['version'] == kopf.__version__
+
+
+@pytest.mark.guarantee('TYP-011')
+async def test_calls_that_are_not_made_because_of_types_are_counted(
+    cluster, registry, run_served, site
+):
+    @dataclasses.dataclass
+    class Spec:
+        x: str
+
+    async def fn(spec: Spec, **_):
+        pass
+
+    kopf.on.create('kopfexamples', registry=registry)(fn)
+    await cluster.create(spec={'x': 1})
+    await run_served()
+    await cluster.wait_until_handled()
+
+    assert (await site.scrape()).get('kopf_conversion_errors_total', resource=RESOURCE) == 1
 
 
 async def test_events_are_counted_by_types(cluster, registry, run_served, site):

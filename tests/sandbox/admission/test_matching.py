@@ -362,7 +362,8 @@ def test_configuration_with_conditions_is_warned_about():
     body = {'webhooks': [{}, {'matchConditions': [{'name': 'x', 'expression': 'true'}]}]}
 
     assert matching.list_unsupported(body) == [
-        'webhooks[1].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
+        'webhooks[1].matchConditions are not evaluated without the library cel-expr-python; '
+        'the webhook is called always'
     ]
 
 

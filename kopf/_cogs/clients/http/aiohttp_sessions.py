@@ -244,8 +244,8 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
     has_secrets = 'Authorization' in http.headers or getattr(http, 'auth', None) is not None
     if credentials.is_exposed(info) and (has_secrets or '@' in info.server):
         raise credentials.LoginError(
-            f'The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on '
-            f'the way can read them. Use https:// in the address of the server.'
+            f'The session for {credentials.describe(info)} would send its credentials over plain '
+            'HTTP, where all on the way can read them. Use https:// in the address of the server.'
         )
     own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': models.USER_AGENT}
     return ForeignSession(info.aiohttp_session, server=info.server, headers=own)

@@ -82,14 +82,16 @@ class Connection(asyncio.Protocol):
         Raises `TimeoutError` at the deadline, which is by the clock of the loop; `LostError`,
         `CutError`, `WireError`.
         """
-        reader = self._send(request, is_streamed=False)
+        reader, transport = self._begin(is_streamed=False)
+        transport.write(request)
         while not reader.is_complete:
             await self._wait(deadline)
         return reader
 
     async def ask_for_stream(self, request: bytes, deadline: float | None) -> http11.Reader:
         """Send a request, and wait only for the headers of the response; raise as `ask` does."""
-        reader = self._send(request, is_streamed=True)
+        reader, transport = self._begin(is_streamed=True)
+        transport.write(request)
         while not reader.has_head:
             await self._wait(deadline)
         return reader
@@ -155,13 +157,13 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _send(self, request: bytes, *, is_streamed: bool) -> http11.Reader:
+    def _begin(self, *, is_streamed: bool) -> tuple[http11.Reader, asyncio.Transport]:
+        """Prepare for the response to a request that the caller writes next."""
         if self._error is not None or self._transport is None:
             raise LostError('the connection is lost') from self._error
         self._is_streamed = is_streamed
         self._reader = http11.Reader()
-        self._transport.write(request)
-        return self._reader
+        return self._reader, self._transport
 
     def _end(self, exc: Exception | None) -> None:
         if self._reader is None or self._reader.is_complete:

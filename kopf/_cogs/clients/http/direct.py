@@ -5,7 +5,8 @@ Direct sessions: our own connections to the API, shared by the requests with the
 import asyncio
 import contextlib
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import errors
@@ -14,6 +15,8 @@ from kopf._cogs.structs import credentials
 
 KEEPALIVE = 15.0
 """Seconds to keep an unused connection; not long, as network devices can forget it silently."""
+
+T = TypeVar('T')
 
 Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[http11.Reader]]
 
@@ -46,19 +49,17 @@ class DirectSession:
     def is_closed(self) -> bool:
         return self._is_closing
 
-    async def fetch(self, call: models.Call, timeouts: models.Timeouts) -> models.Answer:
-        connection, reader = await self._follow(call, connections.Connection.ask, timeouts)
-        self._release(connection)
-        return models.Answer(
-            reader.code, reader.headers if reader.code >= 300 else {}, reader.take()
-        )
+    def fetch(
+        self, call: models.Call, timeouts: models.Timeouts
+    ) -> Coroutine[Any, Any, models.Answer]:
+        return self._exchange(call, timeouts, connections.Connection.ask, self._take_answer)
 
     @contextlib.asynccontextmanager
     async def stream(
         self, call: models.Call, timeouts: models.Timeouts
     ) -> AsyncIterator['DirectChunks']:
-        connection, reader = await self._follow(
-            call, connections.Connection.ask_for_stream, timeouts
+        connection, reader = await self._exchange(
+            call, timeouts, connections.Connection.ask_for_stream, _keep_open
         )
         self._streams.add(connection)
         try:
@@ -109,41 +110,30 @@ class DirectSession:
             case _:
                 return errors.APIDisconnectedError(f'{call}: {error}.')
 
-    async def _follow(
-        self, call: models.Call, ask: Ask, timeouts: models.Timeouts
-    ) -> tuple[connections.Connection, http11.Reader]:
-        """Send a request, and follow its redirects; the rest is as in `_exchange`."""
-        deadline = _find_deadline(timeouts.total)
-        connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
-        url, redirects = self._find_redirect(call, call.url, reader), 1
-        while url is not None and redirects < models.REDIRECTS_LIMIT:
-            self._release(connection)
-            connection, reader = await self._exchange(call, url, ask, timeouts, deadline)
-            url, redirects = self._find_redirect(call, url, reader), redirects + 1
-        return connection, reader
-
     async def _exchange(
         self,
         call: models.Call,
-        url: str,
-        ask: Ask,
         timeouts: models.Timeouts,
-        deadline: float | None,
-    ) -> tuple[connections.Connection, http11.Reader]:
-        """Send a request, and wait for the response or its head; the caller owns the connection."""
-        request = self._write(call, url)
-        is_repeated = False
+        ask: Ask,
+        conclude: Callable[[connections.Connection, http11.Reader], T],
+    ) -> T:
+        """
+        Send a request, follow its redirects, and wait for the response or its head.
+
+        ``conclude`` gets the response, and owns the connection then.
+        """
+        deadline = _find_deadline(timeouts.total)
+        url, redirects, is_repeated = call.url, 1, False
         while True:
             kept = None if is_repeated else self._take_idle()
             connection = kept or await self._connect(call, timeouts.connect, deadline)
             self._asked[connection] = call
-            limits = [
-                limit for limit in (deadline, _find_deadline(timeouts.head)) if limit is not None
-            ]
             try:
+                limit = _find_earliest(deadline, _find_deadline(timeouts.head))
+                request = self._write(call, url)
                 # No await from here to the transport: the process can stop meanwhile.
                 call.permit()
-                return connection, await ask(connection, request, min(limits, default=None))
+                reader = await ask(connection, request, limit)
             except (
                 TimeoutError,
                 connections.LostError,
@@ -151,31 +141,38 @@ class DirectSession:
                 http11.WireError,
             ) as error:
                 connection.abort()
-                # The server can close a kept connection before it gets the request; this cannot
-                # happen to new connections.
-                is_stale = (
-                    kept is not None
-                    and not connection.is_answered
-                    and not isinstance(error, TimeoutError)
-                )
+                is_stale = kept is not None and _is_stale(connection, error)
                 if not is_stale or not call.is_repeatable or self._is_closing:
                     raise self.translate(error, call) from error
                 is_repeated = True
+                continue
             except (asyncio.CancelledError, errors.FencedRequestError):
                 connection.abort()
                 raise
             finally:
                 del self._asked[connection]
                 self._answered.ring()
+            target = self._find_redirect(call, url, reader)
+            if target is None or redirects >= models.REDIRECTS_LIMIT:
+                return conclude(connection, reader)
+            self._release(connection)
+            url, redirects, is_repeated = target, redirects + 1, False
+
+    def _take_answer(
+        self, connection: connections.Connection, reader: http11.Reader
+    ) -> models.Answer:
+        self._release(connection)
+        headers = reader.headers if reader.code >= 300 else {}
+        return models.Answer(reader.code, headers, reader.take())
 
     async def _connect(
         self, call: models.Call, timeout: float | None, deadline: float | None
     ) -> connections.Connection:
         if self._is_closing:
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
-        limits = [limit for limit in (deadline, _find_deadline(timeout)) if limit is not None]
+        earliest = _find_earliest(deadline, _find_deadline(timeout))
         try:
-            async with asyncio.timeout_at(min(limits, default=None)) as limit:
+            async with asyncio.timeout_at(earliest) as limit:
                 self._connecting.add(limit)
                 try:
                     connection = await connections.connect(self._address)
@@ -265,3 +262,21 @@ class DirectChunks:
 
 def _find_deadline(timeout: float | None) -> float | None:
     return None if timeout is None else asyncio.get_running_loop().time() + timeout
+
+
+def _find_earliest(*deadlines: float | None) -> float | None:
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+
+def _is_stale(connection: connections.Connection, error: Exception) -> bool:
+    """
+    Return whether a kept connection was presumably closed by the server before it got the request;
+    this cannot happen to new connections.
+    """
+    return not connection.is_answered and not isinstance(error, TimeoutError)
+
+
+def _keep_open(
+    connection: connections.Connection, reader: http11.Reader
+) -> tuple[connections.Connection, http11.Reader]:
+    return connection, reader

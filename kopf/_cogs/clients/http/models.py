@@ -4,9 +4,9 @@ Models: requests to the API and its responses, independent of their transport.
 
 import dataclasses
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kopf._cogs.clients import fences
 from kopf._cogs.helpers import versions
@@ -93,7 +93,7 @@ class Session(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    async def fetch(self, call: Call, timeouts: Timeouts) -> Answer:
+    def fetch(self, call: Call, timeouts: Timeouts) -> Coroutine[Any, Any, Answer]:
         """Make a request and read the whole response. Raises `APIConnectionError` if none comes."""
 
     def stream(self, call: Call, timeouts: Timeouts) -> AbstractAsyncContextManager[Chunks]:

@@ -31,8 +31,8 @@ async def open_session(info: credentials.Credentials) -> models.Session:
         info = credentials.disarm(info)
         parts = _check_server(info.server)
         logger.warning(
-            'The credentials are not sent to %s, as all on the way could read them over plain HTTP. '
-            'Use https:// in the address of the server.',
+            'The credentials are not sent to %s, as all on the way could read them over plain '
+            'HTTP. Use https:// in the address of the server.',
             credentials.describe(info),
         )
     context = await offloads.read_aside(info.as_ssl_context) if parts.scheme == 'https' else None

@@ -5,7 +5,7 @@ Event lines: a watch request, and the meaning of what comes in it, line by line.
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from kopf._cogs.clients import errors, listing, requests
 from kopf._cogs.clients.watching import misfits, positions, stream_states, watch_events
@@ -15,6 +15,9 @@ from kopf._cogs.structs import references
 
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
 """The bounds of the random time, in seconds, after which the server should end a stream."""
+
+LineSignal = watch_events.Change | watch_events.Misfit | watch_events.Bookmark
+"""A line that means anything."""
 
 
 def open_lines(
@@ -60,62 +63,59 @@ def build_watch_params(
     }
 
 
-async def take_initial(
-    position: positions.Position, lines: AsyncGenerator[bytes]
-) -> AsyncGenerator[stream_states.Item]:
-    """Take the existing objects until the first bookmark, i.e. until the version is known."""
-    state, resource = position.state, position.resource
-    listed: set[watch_events.Key] = set()
-    async for line in lines:
-        signal = await read_signal(position, line)
+class SignalReader:
+    """
+    The meaning of the signals of one connection: first of the existing objects, if they come in the
+    stream, until the first bookmark; then of the changes.
+    """
+
+    def __init__(self, position: positions.Position) -> None:
+        self._position = position
+        self._listed: set[watch_events.Key] = set()
+        if position.version is not None:
+            position.enter(stream_states.Phase.CONNECTED)
+
+    def take(self, signal: LineSignal | None) -> stream_states.Step:
+        """Take the next signal; ``None`` means nothing."""
+        return self._list(signal) if self._position.version is None else self._change(signal)
+
+    def _list(self, signal: LineSignal | None) -> stream_states.Step:
+        position, state = self._position, self._position.state
         if isinstance(signal, watch_events.Bookmark):
-            for change in watch_events.detect_vanished(state.known, listed, resource):
-                yield change.event
-                state.remember(change)
-            state.unfit.retain(listed)
+            yield from watch_events.detect_vanished(state.known, self._listed, position.resource)
+            state.unfit.retain(self._listed)
             position.version, position.is_doubtful, state.is_listed = signal.version, False, True
             yield stream_states.Marker.LISTED
-            return
-        if signal is None:
-            continue
-        listed.add(signal.key)
-        if isinstance(signal, watch_events.Misfit):
-            leave_alone(position, signal)
-            changes = watch_events.detect_replaced(state.known, signal, resource)
-        elif signal.event['type'] != 'ADDED':
-            changes = [signal]
-        else:
-            changes = list(
-                watch_events.compare_listing(
-                    state.known,
-                    [signal.event['object']],
-                    resource=resource,
-                    is_initial=not state.is_listed,
-                )
-            )
-        for change in changes:
-            yield change.event
-            state.remember(change)
+            position.enter(stream_states.Phase.CONNECTED)
+        elif signal is not None:
+            self._listed.add(signal.key)
+            yield from self._compare(signal)
 
-
-async def take_changes(
-    position: positions.Position, lines: AsyncGenerator[bytes]
-) -> AsyncGenerator[stream_states.Item]:
-    state = position.state
-    async for line in lines:
-        signal = await read_signal(position, line)
+    def _compare(
+        self, signal: watch_events.Change | watch_events.Misfit
+    ) -> Sequence[watch_events.Change]:
+        """Compare an existing object with the known one."""
+        state, resource = self._position.state, self._position.resource
         if isinstance(signal, watch_events.Misfit):
-            leave_alone(position, signal)
+            leave_alone(self._position, signal)
+            return watch_events.detect_replaced(state.known, signal, resource)
+        if signal.event['type'] != 'ADDED':
+            return [signal]
+        found = watch_events.compare_listing(
+            state.known, [signal.event['object']], resource=resource, is_initial=not state.is_listed
+        )
+        return list(found)
+
+    def _change(self, signal: LineSignal | None) -> stream_states.Step:
+        if isinstance(signal, watch_events.Misfit):
+            leave_alone(self._position, signal)
         if isinstance(signal, watch_events.Change):
-            yield signal.event
-            state.remember(signal)
+            yield signal
         if signal is not None and signal.version:
-            position.version = signal.version
+            self._position.version = signal.version
 
 
-async def read_signal(
-    position: positions.Position, line: bytes
-) -> watch_events.Change | watch_events.Misfit | watch_events.Bookmark | None:
+async def read_signal(position: positions.Position, line: bytes) -> LineSignal | None:
     """Read a line; raise errors, log unknown types of events."""
     echo = position.state.own.recognise(line)
     if echo is not None:

@@ -34,9 +34,9 @@ async def stream_events(
     Iterate over the existing objects (of the type ``None``), then over all changes since then, and
     never end.
 
-    `stream_states.Marker.LISTED` comes after each listing, both the first and repeated ones. The latter are
-    compared with the objects handed over: only the differences come, with minimal bodies for
-    vanished objects. An event counts as handed over when the next one is requested.
+    `stream_states.Marker.LISTED` comes after each listing, both the first and repeated ones. The
+    latter are compared with the objects handed over: only the differences come, with minimal bodies
+    for vanished objects. An event counts as handed over when the next one is requested.
 
     Close the generator to stop it, or cancel its task; it leaves nothing open. It does not know
     whether the resource is served at all: if not, the caller should close it. Raises `LoginError`
@@ -49,9 +49,14 @@ async def stream_events(
         while True:
             failure: Exception | None = None
             try:
-                async with contextlib.aclosing(_attempt(position)) as items:
-                    async for item in items:
-                        yield item
+                async with contextlib.aclosing(_take_steps(position)) as steps:
+                    async for step in steps:
+                        for found in step:
+                            if isinstance(found, stream_states.Marker):
+                                yield found
+                                continue
+                            yield found.event
+                            state.remember(found)
             except (errors.RequestError, OSError) as error:
                 # Files of certificates can be absent for a moment, hence the system errors.
                 if (
@@ -69,8 +74,12 @@ async def stream_events(
         position.enter(stream_states.Phase.ENDED)
 
 
-async def _attempt(position: positions.Position) -> AsyncGenerator[stream_states.Item]:
-    """List if needed, and watch; once, until the connection ends in any way."""
+async def _take_steps(position: positions.Position) -> AsyncGenerator[stream_states.Step]:
+    """
+    List if needed, and watch; once, until the connection ends in any way.
+
+    Each step is iterated over until its end before the next one: the position changes with it.
+    """
     position.opened, position.is_fruitful = None, False
     is_streaming = position.is_streaming
     if position.version is None:
@@ -79,31 +88,19 @@ async def _attempt(position: positions.Position) -> AsyncGenerator[stream_states
             position.state.relists += 1
             position.flow.relists += 1
     if position.version is None and not is_streaming:
-        async with contextlib.aclosing(initial_lists.list_objects(position)) as items:
-            async for item in items:
-                yield item
+        lister = initial_lists.Lister(position)
+        async with contextlib.aclosing(initial_lists.find_objects(position)) as findings:
+            async for finding in findings:
+                yield lister.take(finding)
+        yield lister.conclude()
     if not is_streaming:
         position.enter(stream_states.Phase.CONNECTING)
         await initial_lists.check_version(position)
+
     position.is_fruitful = False
-    async with contextlib.aclosing(_watch(position, is_streaming=is_streaming)) as items:
-        async for item in items:
-            yield item
-
-
-async def _watch(
-    position: positions.Position, *, is_streaming: bool
-) -> AsyncGenerator[stream_states.Item]:
-    async with event_lines.open_lines(
-        position, position.version, is_streaming=is_streaming
-    ) as lines:
+    opening = event_lines.open_lines(position, position.version, is_streaming=is_streaming)
+    async with opening as lines:
         position.opened, position.is_admitted = positions.read_clock(), True
-        if is_streaming:
-            async with contextlib.aclosing(event_lines.take_initial(position, lines)) as items:
-                async for item in items:
-                    yield item
-        if position.version is not None:
-            position.enter(stream_states.Phase.CONNECTED)
-            async with contextlib.aclosing(event_lines.take_changes(position, lines)) as items:
-                async for item in items:
-                    yield item
+        reader = event_lines.SignalReader(position)
+        async for line in lines:
+            yield reader.take(await event_lines.read_signal(position, line))

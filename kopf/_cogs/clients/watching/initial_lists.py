@@ -16,24 +16,34 @@ LONGEST_LEAD = 1000
 """How many changes of an early stream can wait until the listed objects are handed over."""
 
 
-async def list_objects(position: positions.Position) -> AsyncGenerator[stream_states.Item]:
-    state = position.state
-    census = watch_events.Census(state.known, position.resource, is_initial=not state.is_listed)
-    async with contextlib.aclosing(_find(position)) as findings:
-        async for finding in findings:
-            position.feed()
-            for change in census.take(finding):
-                if isinstance(change, watch_events.Misfit):
-                    event_lines.leave_alone(position, change)
-                    continue
-                yield change.event
-                state.remember(change)
-    state.unfit.retain(census.present)
-    position.version, position.is_doubtful, state.is_listed = census.version, False, True
-    yield stream_states.Marker.LISTED
+class Lister:
+    """The comparison of one listing with the objects handed over before. For one attempt."""
+
+    def __init__(self, position: positions.Position) -> None:
+        state = position.state
+        self._position = position
+        self._census = watch_events.Census(
+            state.known, position.resource, is_initial=not state.is_listed
+        )
+
+    def take(self, finding: watch_events.Finding) -> stream_states.Step:
+        """Take the next page, or an early change."""
+        self._position.feed()
+        for change in self._census.take(finding):
+            if isinstance(change, watch_events.Misfit):
+                event_lines.leave_alone(self._position, change)
+            else:
+                yield change
+
+    def conclude(self) -> stream_states.Step:
+        """Note that all objects are listed; the version to watch from is known."""
+        position, state, census = self._position, self._position.state, self._census
+        state.unfit.retain(census.present)
+        position.version, position.is_doubtful, state.is_listed = census.version, False, True
+        yield stream_states.Marker.LISTED
 
 
-async def _find(position: positions.Position) -> AsyncGenerator[watch_events.Finding]:
+async def find_objects(position: positions.Position) -> AsyncGenerator[watch_events.Finding]:
     """
     Iterate over all pages of the objects, and over early changes. A long first listing takes time,
     as its objects are being handled already: then, the changes are watched concurrently, so that

@@ -53,5 +53,11 @@ def describe(misfit: watch_events.Misfit, resource: references.Resource, finaliz
     name = '/'.join(filter(None, misfit.key))
     advice = 'Correct the object, or delete it. All other objects are handled as usual.'
     if finalizer in misfit.finalizers:
-        advice = f'Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} from it.'
-    return f'The object {name} of {resource!r} is left alone, as it cannot be handled: {misfit.flaw}. {advice}'
+        advice = (
+            f'Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} '
+            'from it.'
+        )
+    return (
+        f'The object {name} of {resource!r} is left alone, as it cannot be handled: '
+        f'{misfit.flaw}. {advice}'
+    )

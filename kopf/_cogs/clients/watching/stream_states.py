@@ -6,7 +6,7 @@ For the stream itself, for the probes and the metrics.
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kopf._cogs.clients.watching import misfits, own_writes, watch_events
@@ -32,6 +32,9 @@ class Marker(enum.Enum):
 
 
 Item = watch_events.RawEvent | Marker
+
+Step = Iterator[watch_events.Change | Marker]
+"""The changes found in one page or line. Each is remembered before the next one is requested."""
 
 
 @dataclasses.dataclass

@@ -1,6 +1,6 @@
 """
-Watch events: what the lines and errors of watch-streams mean, and how listings differ from the known
-objects.
+Watch events: what the lines and errors of watch-streams mean, and how listings differ from the
+known objects.
 
 Decisions only: nothing is requested or remembered here.
 """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from kopf._cogs.aiokits import offloads
+from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, diffs, objects, patches, references, reviews, selectors
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.engines.admission import admission_review, paths
@@ -36,6 +37,9 @@ so they keep their threads even if their results are no longer needed.
 """
 
 UNKNOWN, UNREADY = 404, 503
+
+UNFIT = 422
+"""The code for objects that do not fit the types of the handlers."""
 
 PATH_LIMIT = 100
 """How many characters of an unknown path are shown; the API cuts warnings longer than 256."""
@@ -98,10 +102,35 @@ class _Call:
     @property
     def denial(self) -> Exception | None:
         """The error that denies the request, if any: a decision, or a failure unless ignored."""
-        if self.error is None:
+        if self.error is None or self.is_tolerated:
             return None
         failure = None if self.handler.ignore_failures else self.error
+        if isinstance(failure, failures.InvalidObjectError):
+            failure = failures.AdmissionError(str(failure), code=UNFIT)
         return admission_review.find_decision(self.error) or failure
+
+    @lazies.lazy
+    def is_tolerated(self) -> bool:
+        """
+        Whether the object does not fit the types of the handler, but was stored so before.
+
+        Such objects must remain editable and deletable, but new ones would evade the handler.
+        """
+        if not isinstance(self.error, failures.InvalidObjectError):
+            return False
+        is_deleted = self.cause.body.metadata.deletion_timestamp is not None
+        return is_deleted or self.cause.operation == 'DELETE' or not self._was_fit()
+
+    def _was_fit(self) -> bool:
+        old = self.cause.old
+        if old is None:
+            return True
+        earlier = dataclasses.replace(self.cause, body=old, old=None, new=old)
+        try:
+            self.handler.convert(earlier.kwargs, earlier)
+        except failures.InvalidObjectError:
+            return False
+        return True
 
     @property
     def warnings(self) -> list[Any]:

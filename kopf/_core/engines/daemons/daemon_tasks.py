@@ -58,7 +58,7 @@ class DaemonTask(tasks.SpawnedTask[handlers.DaemonHandler]):
             self.is_saving = False
             state = self._advance(state, outcome)
             if outcome.final and not self.stopper.is_set():
-                self.daemons.note_finished(self.key)
+                self._note_finished(outcome)
                 break
             await self._wait(outcome.delay)
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any, Generic, NewType, TypeVar, cast
 
 from kopf._cogs.aiokits import clocks, turns
-from kopf._cogs.clients import errors, patching, requests
+from kopf._cogs.clients import errors, requests
+from kopf._cogs.clients.patching import application, sender, targets
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import (
     bodies,
@@ -26,8 +27,8 @@ from kopf._cogs.structs import (
     selectors,
 )
 from kopf._core.actions import (
-    application,
     execution,
+    failures,
     invocation,
     loggers,
     outcomes,
@@ -291,6 +292,11 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
     ) -> progression.HandlerState:
         return state.with_outcome(outcome, now=self.runtime.now())
 
+    def _note_finished(self, outcome: outcomes.Outcome) -> None:
+        """Do not start it again, unless it waits until the object fits the types."""
+        if not isinstance(outcome.exception, failures.InvalidObjectError):
+            self.daemons.note_finished(self.key)
+
     def _get_initial_delay(self) -> float | None:
         delay: handlers.InitialDelay | None = self.handler.initial_delay
         if delay is None or isinstance(delay, int | float):
@@ -339,9 +345,9 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         changes = application.Changes(
             patches.Patch(patch), patches.Patch(), is_spared=self.is_fresh, is_persistent=is_last
         )
-        target = patching.identify(link.resource, body)
+        target = targets.identify(link.resource, body)
         try:
-            applied = await application.apply_changes(
+            applied = await sender.apply_changes(
                 target, changes, body, context=self.runtime.context, logger=log
             )
         except (errors.RequestError, credentials.LoginError) as error:

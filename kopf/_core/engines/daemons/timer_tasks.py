@@ -81,7 +81,7 @@ class TimerTask(tasks.SpawnedTask[handlers.TimerHandler]):
         elif not outcome.is_failure:
             self._plan(ended + (outcome.delay or 0))
         else:
-            self.daemons.note_finished(self.key)
+            self._note_finished(outcome)
 
     def _plan(self, due: float | None) -> None:
         if due is not None:

@@ -18,6 +18,9 @@ REASON_FAILING = 'HandlerFailing'
 REASON_FAILED = 'HandlerFailed'
 """The handler will not be retried."""
 
+REASON_INVALID = 'InvalidObject'
+"""The object does not fit the types of the handlers, and they are not called."""
+
 PATIENCE = 3
 """How many times in a row a handler can fail temporarily before that is reported."""
 
@@ -28,6 +31,8 @@ def is_worth_telling(
     """Return whether the users of the object should know about this failure."""
     if outcome.exception is None or isinstance(error, failures.HandlerChildrenRetry):
         return False
+    if isinstance(error, failures.InvalidObjectError):
+        return error.is_first
     is_expected = isinstance(error, failures.TemporaryError) and not outcome.final
     return not is_expected or attempt.number >= PATIENCE
 
@@ -43,6 +48,8 @@ def build_message(
     """
     is_secret = references.is_secret(resource)
     text = type(error).__name__ if is_secret else failures.summarize(error)
+    if isinstance(error, failures.InvalidObjectError):  # regardless of the handler
+        return ' '.join(text.split())
     return f'{attempt.handler}: {" ".join(text.split())}'
 
 
@@ -59,8 +66,14 @@ def complain(
         poster.put(
             posting.build_references(cause.body)[0],
             type='Warning',
-            reason=REASON_FAILED if outcome.final else REASON_FAILING,
+            reason=_choose_reason(told, outcome),
             message=build_message(told, attempt, cause.resource),
             backoffs=settings.logging_backoffs,
             is_optional=True,
         )
+
+
+def _choose_reason(error: Exception, outcome: outcomes.Outcome) -> str:
+    if isinstance(error, failures.InvalidObjectError):
+        return REASON_INVALID
+    return REASON_FAILED if outcome.final else REASON_FAILING

@@ -140,6 +140,9 @@ class Indexers:
                 self._live[handler.id].replace(source, spread(outcome.result))
         else:
             self._live[handler.id].discard(source)
+        if not outcome.is_success and not isinstance(
+            outcome.exception, failures.InvalidObjectError
+        ):
             self._troubles[source] = state.with_outcome(outcome, now=self._env.now())
 
     def _build_cause(self, sighting: Sighting) -> causes.IndexingCause:

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kopf._cogs.clients import discovery, errors, outages, patching, requests, retries
+from kopf._cogs.clients import discovery, errors, outages, requests, retries
+from kopf._cogs.clients.patching import targets
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references
 from kopf._core.engines.peering import keepalive, pauses, ranking
@@ -190,7 +191,7 @@ class Peering:
         name = self._settings.name
         membership = keepalive.Membership(
             ranking.ally(self._identity, self._context.settings.leadership.name),
-            patching.Target(resource, namespace, name),
+            targets.Target(resource, namespace, name),
             keepalive.isolate(self._context, name),
         )
         member = keepalive.Member(

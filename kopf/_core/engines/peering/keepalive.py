@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import errors, outages, patching, requests, retries
+from kopf._cogs.clients import errors, outages, requests, retries
+from kopf._cogs.clients.patching import object_requests, targets
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.configs import selections
 from kopf._cogs.configs import settings as settings_
@@ -59,7 +60,7 @@ class Membership:
     """The operator and its peering object. The peering settings are read when they are needed."""
 
     identity: ranking.Identity
-    target: patching.Target
+    target: targets.Target
     context: requests.Context  # made by `isolate`
 
     @property
@@ -273,7 +274,7 @@ class Member:
         patch = ranking.build_patch(membership.identity, membership.build_record(), dead)
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
-                patched = await patching.patch_object(
+                patched = await object_requests.patch_object(
                     membership.target, merge=patch, context=membership.context
                 )
             if patched is not None and patched.refusal is not None:
@@ -372,7 +373,7 @@ class Member:
         while True:
             try:
                 async with asyncio.timeout(WRITING_TIMEOUT):
-                    await patching.patch_object(
+                    await object_requests.patch_object(
                         membership.target, merge=patch, context=membership.context
                     )
                 return

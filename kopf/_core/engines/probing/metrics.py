@@ -140,6 +140,12 @@ class _Collector(registry.Collector):
         )
         yield from _collect_flows(sources.meter.flows)
         yield from _collect_attempts(sources.meter.attempts)
+        yield _count(
+            'kopf_conversion_errors',
+            'Calls of handlers that were not made, as the objects do not fit their types.',
+            ['resource'],
+            [([name], count) for name, count in sources.meter.conversion_errors.items()],
+        )
         yield from _collect_calls(sources.meter.calls)
         yield from _collect_streams(list(sources.get_streams()), sources.clock())
         yield from _collect_daemons(sources.get_daemons())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kopf._sandbox.registry.rules import (
+    admission_policies,
     clusters,
     configs,
     entries,
@@ -23,6 +24,7 @@ from kopf._sandbox.registry.rules import (
 )
 
 BUILTIN: Final[Mapping[tuple[str, str], entries.Rules]] = {
+    **admission_policies.RULES,
     **clusters.RULES,
     **configs.RULES,
     **jobs.RULES,

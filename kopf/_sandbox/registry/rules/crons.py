@@ -82,7 +82,15 @@ def _check_descriptor(text: str) -> None:
         raise ScheduleError(f'unrecognized descriptor: {text}')
 
 
-def _check_range(text: str, bounds: _Bounds) -> None:
+def parse_field(index: int, field: str) -> frozenset[int]:
+    """Return the values of a field of a schedule, by its position."""
+    return frozenset(
+        value for part in field.split(',') if part for value in _check_range(part, _FIELDS[index])
+    )
+
+
+def _check_range(text: str, bounds: _Bounds) -> range:
+    """Return the values of a part of a field; raise `ScheduleError` if it is malformed."""
     span, *steps = text.split('/')
     low, *highs = span.split('-')
     if low in ('*', '?'):
@@ -104,6 +112,7 @@ def _check_range(text: str, bounds: _Bounds) -> None:
         raise ScheduleError(f'beginning of range ({start}) beyond end of range ({end}): {text}')
     if step == 0:
         raise ScheduleError(f'step of range should be a positive number: {text}')
+    return range(start, end + 1, step)
 
 
 def _parse(text: str, names: Mapping[str, int]) -> int:

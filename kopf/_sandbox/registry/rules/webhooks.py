@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kopf._sandbox.meta import errors, naming
-from kopf._sandbox.registry.rules import checks, entries, pod_defaults
+from kopf._sandbox.registry.rules import admission_policies, checks, entries, pod_defaults
 
 GROUP: Final = 'admissionregistration.k8s.io'
 _REVIEW_VERSIONS: Final = ('v1', 'v1beta1')
@@ -34,21 +34,6 @@ def default_mutating(obj: dict[str, Any]) -> None:
     default_validating(obj)
     for hook in obj.get('webhooks') or ():
         pod_defaults.fill(hook, {'reinvocationPolicy': 'Never'})
-
-
-def default_policy(obj: dict[str, Any]) -> None:
-    spec = obj.setdefault('spec', {})
-    pod_defaults.fill(spec, {'failurePolicy': 'Fail'})
-    constraints = spec.get('matchConstraints')
-    if constraints is not None:
-        pod_defaults.fill(constraints, {'matchPolicy': 'Equivalent'})
-        for name in ('namespaceSelector', 'objectSelector'):
-            constraints.setdefault(name, {})
-        for rule in (
-            *(constraints.get('resourceRules') or ()),
-            *(constraints.get('excludeResourceRules') or ()),
-        ):
-            pod_defaults.fill(rule, {'scope': '*'})
 
 
 def _make_validator(*, mutating: bool) -> Callable[[entries.Object], entries.Problems]:
@@ -104,7 +89,8 @@ def _validate_hook(hook: entries.Object, field: str, *, mutating: bool) -> entri
     problems += _validate_client(hook.get('clientConfig') or {}, f'{field}.clientConfig')
     for index, condition in enumerate(hook.get('matchConditions') or ()):
         problems += _validate_condition(condition, f'{field}.matchConditions[{index}]')
-    return problems
+    conditions = hook.get('matchConditions') or ()
+    return problems + admission_policies.check_conditions(conditions, f'{field}.matchConditions')
 
 
 def _validate_name(name: str, field: str) -> entries.Problems:
@@ -304,6 +290,4 @@ RULES: Final = {
     (GROUP, 'MutatingWebhookConfiguration'): _make_rules(
         defaults=default_mutating, validate=_make_validator(mutating=True)
     ),
-    (GROUP, 'ValidatingAdmissionPolicy'): _make_rules(defaults=default_policy, initial_status={}),
-    (GROUP, 'ValidatingAdmissionPolicyBinding'): _make_rules(),
 }

@@ -51,6 +51,7 @@ async def sources():
     flow.backlogs.extend([Backlog(1, 2, 3), Backlog(10, 20, 30)])
     meter.pauses['namespace', 'higher-priority'] = 4
     meter.count_attempt('create_fn', 'succeeded', 1.5)
+    meter.conversion_errors['pods.v1'] = 6
     meter.count_call('patch', 200, 0.1)
     meter.count_call('get', 'timeout', 60)
     meter.calls['patch'].throttled, meter.calls['patch'].waits = 7, 1.5

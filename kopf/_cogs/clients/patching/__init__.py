@@ -1,0 +1,3 @@
+"""
+Patching: changes of objects, from the whole of them to single requests.
+"""

@@ -1,0 +1,3 @@
+"""
+Schemas: definitions of custom resources made from Python classes.
+"""

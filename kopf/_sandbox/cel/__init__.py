@@ -1,0 +1,3 @@
+"""
+CEL: the expressions in definitions and policies: their syntax, types, functions, and evaluation.
+"""
