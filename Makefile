@@ -26,7 +26,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
 
 AUDIT := .venv-audit/tool/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off
 
-.PHONY: help run test test-fast lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
+.PHONY: help run test test-fast lint audit docs fidelity bench replicas chaos fuzz load soak kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,6 +47,10 @@ test-fast: $(VENV)/.for-test ## run the fast part of the tests: about 3 minutes 
 
 fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
 	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
+
+replicas: $(VENV)/.for-test ## hand over, kill, and freeze replicas as often as promised: RUNS and FREEZES
+	@KOPF_REPLICAS_RUNS=$(or $(RUNS),100) KOPF_REPLICAS_FREEZES=$(or $(FREEZES),1000) KOPF_ELECTION_SEEDS=2000 \
+		$(BIN)/python -m pytest -q -s tests/operators/leadership/test_replicas_in_processes.py tests/core/engines/leading $(ARGS)
 
 chaos: $(VENV)/.for-test controlplane ## kill operators and break their clusters in all ways; SEEDS of each way
 	@$(BIN)/python tests/faults/chaos_table.py --seeds $(SEEDS)

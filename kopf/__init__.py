@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._cogs.structs.dicts import FieldPath, FieldSpec
     from kopf._cogs.structs.diffs import Diff, DiffItem, DiffOperation
     from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.leaderships import LeadershipLostError
     from kopf._cogs.structs.memos import Memo
     from kopf._cogs.structs.objects import Body, Meta, Spec, Status
     from kopf._cogs.structs.patches import Patch, PatchFn
@@ -74,6 +75,7 @@ if TYPE_CHECKING:  # the same names as in the table below, for type checkers and
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
     from kopf._core.engines.events.posting import event, exception, info, warn
     from kopf._core.engines.indexing.indices import Index, Store
+    from kopf._core.engines.leading.current import leading
     from kopf._core.engines.reconciling.relatives import Owned, Related
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Logger
@@ -135,6 +137,7 @@ _NAMES = {
     'kopf._cogs.structs.dicts': 'FieldPath FieldSpec',
     'kopf._cogs.structs.diffs': 'Diff DiffItem DiffOperation',
     'kopf._cogs.structs.ids': 'HandlerId',
+    'kopf._cogs.structs.leaderships': 'LeadershipLostError',
     'kopf._cogs.structs.memos': 'Memo',
     'kopf._cogs.structs.objects': 'Body Meta Spec Status',
     'kopf._cogs.structs.patches': 'Patch PatchFn',
@@ -152,6 +155,7 @@ _NAMES = {
     'kopf._core.engines.events.posting': 'event exception info warn',
     'kopf._core.engines.indexing.indices': 'Index Store',
     'kopf._core.engines.reconciling.relatives': 'Owned Related',
+    'kopf._core.engines.leading.current': 'leading',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
     'kopf._core.intents.mappings': 'Owns ref selector',
@@ -214,6 +218,7 @@ __all__ = [
     'Immutable',
     'Index',
     'Labels',
+    'LeadershipLostError',
     'LocalObjectLogger',
     'LogFormat',
     'Logger',
@@ -282,6 +287,7 @@ __all__ = [
     'index',
     'info',
     'label',
+    'leading',
     'lifecycles',
     'login_via_async_client',
     'login_via_client',

@@ -124,6 +124,42 @@ def probe(
     return declarations.declare_activity(locals(), causes.Activity.PROBE)
 
 
+def promoted(
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
+) -> ActivityDecorator:
+    """
+    Call the function when this replica becomes the leader, before any objects are handled.
+
+    It is not called without an election: see ``settings.leadership``.
+    """
+    return declarations.declare_activity(locals(), causes.Activity.PROMOTION)
+
+
+def demoted(
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
+) -> ActivityDecorator:
+    """
+    Call the function when this replica stops leading, after all objects are handled.
+
+    If the leadership is lost rather than given back, there is little time, and nothing is written.
+    """
+    return declarations.declare_activity(locals(), causes.Activity.DEMOTION)
+
+
 def validate(
     arg1: _Resource = None,
     arg2: _Name = None,

@@ -28,7 +28,7 @@ CORE = ['reactor', 'engines', 'intents', 'actions']
 ENGINES = [
     'probing',
     'daemons',
-    'activities | admission | events | indexing | peering | reconciling',
+    'activities | admission | events | indexing | leading | peering | reconciling',
 ]
 COGS = ['clients', 'configs', 'structs', 'codecs', 'aiokits', 'helpers']
 SANDBOX = [

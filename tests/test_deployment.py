@@ -446,6 +446,7 @@ async def test_manifests_are_accepted_by_the_cluster_without_warnings(sandbox):
         'ClusterRole',
         'ClusterRoleBinding',
         'Deployment',
+        'PodDisruptionBudget',
         'ClusterKopfPeering',
         'KopfPeering',
     }
@@ -471,6 +472,7 @@ def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_
             ROOT / 'examples/crd.yaml',
             ROOT / 'peering.yaml',
             ROOT / 'deploy/rbac-cluster.yaml',
+            ROOT / 'deploy/leadership.yaml',
             ROOT / 'deploy/peering.yaml',
         ],
     ) as sandbox:
@@ -481,6 +483,7 @@ def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_
             text=True,
             env={
                 **os.environ,
+                'POD_NAMESPACE': 'kopf-example',
                 'KUBECONFIG': str(sandbox.add_user('op', groups=['operators']).kubeconfig),
             },
         )
@@ -497,14 +500,15 @@ def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_
             process.kill()
             process.wait()
         left = sandbox.get('clusterkopfpeerings', ACCOUNT).get('status', {})
+        lease = sandbox.get('leases', ACCOUNT, 'kopf-example')
 
     assert process.returncode == 0, said
     assert len(records) == 1
     assert left == {}
-    assert (deployment['spec']['replicas'], deployment['spec']['strategy']) == (
-        1,
-        {'type': 'Recreate'},
-    )
+    assert lease['spec']['holderIdentity'] == ''
+    assert lease['spec']['leaseTransitions'] == 0
+    assert deployment['spec']['replicas'] == 2
+    assert deployment['spec']['strategy']['type'] == 'RollingUpdate'
 
 
 def grant(sandbox):
@@ -524,6 +528,12 @@ def grant(sandbox):
             ],
         }
     )
+    with contextlib.suppress(kopf.testing.ApiError):  # if there are such manifests
+        binding = sandbox.get('rolebindings', f'{ACCOUNT}-leadership', 'kopf-example')
+        subject = {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Group', 'name': 'operators'}
+        sandbox.patch(
+            'rolebindings', binding['metadata']['name'], {'subjects': [subject]}, 'kopf-example'
+        )
 
 
 def wait_until_answers(url, process):

@@ -134,7 +134,18 @@ PROMISED = [
     'EVERYTHING',
 ]
 
-ADDED = ['Backoff', 'Column', 'Immutable', 'Rule', 'Schema', 'crd', 'rule', 'to_patch']
+ADDED = [
+    'Backoff',
+    'Column',
+    'Immutable',
+    'LeadershipLostError',
+    'Rule',
+    'Schema',
+    'crd',
+    'leading',
+    'rule',
+    'to_patch',
+]
 """Names that only this framework has."""
 
 UNLISTED = ['adjust_namespace', 'harmonize_naming']
@@ -198,6 +209,8 @@ def test_decorators_are_reachable_from_the_main_module():
         'cleanup',
         'login',
         'probe',
+        'promoted',
+        'demoted',
         'validate',
         'mutate',
         'resume',
@@ -301,7 +314,7 @@ def test_controls_are_positional():
 @pytest.mark.parametrize(
     'cls, names',
     [
-        ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe']),
+        ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe', 'promoted', 'demoted']),
         ('WatchingDecorator', ['event']),
         ('ChangingDecorator', ['create', 'update', 'delete', 'resume', 'field', 'subhandler']),
         ('WebhookDecorator', ['validate', 'mutate']),

@@ -14,6 +14,7 @@ from kopf._sandbox.sandboxes import Sandbox
 
 if TYPE_CHECKING:
     from kopf._kits.calls import call
+    from kopf._kits.histories import Span, find_overlaps
     from kopf._kits.runner import KopfRunner
     from kopf._kits.simulations import Operator, Simulation
     from kopf._sandbox.async_sandbox import AsyncSandbox
@@ -27,9 +28,11 @@ __all__ = [
     'Operator',
     'Sandbox',
     'Simulation',
+    'Span',
     'Workloads',
     'call',
     'chaos',
+    'find_overlaps',
 ]
 
 _ORIGINS = {
@@ -37,7 +40,9 @@ _ORIGINS = {
     'KopfRunner': 'kopf._kits.runner',
     'Operator': 'kopf._kits.simulations',
     'Simulation': 'kopf._kits.simulations',
+    'Span': 'kopf._kits.histories',
     'call': 'kopf._kits.calls',
+    'find_overlaps': 'kopf._kits.histories',
 }
 
 if not TYPE_CHECKING:  # otherwise, misspelt names would pass the type checks

@@ -2,6 +2,7 @@
 Errors: what can go wrong with a request to the API.
 
     RequestError                     a request has failed
+    ├── FencedRequestError           it was not sent: this replica of the operator does not lead
     ├── APIConnectionError           there is no response, or not all of it
     │   ├── APIUnreachableError      the request was not sent: refused, DNS, TLS, or too slow
     │   ├── APIDisconnectedError     the connection was lost; the request was possibly executed
@@ -32,7 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import dicts
+from kopf._cogs.structs import dicts, leaderships
 
 TEXT_LIMIT = 256
 """How many characters are shown of responses of proxies, load balancers, etc."""
@@ -44,6 +45,10 @@ _QUOTED_BODY = re.compile(r'(Invalid value: )"\{.*\}"', re.DOTALL)
 
 class RequestError(Exception):
     """A request to the API has failed."""
+
+
+class FencedRequestError(RequestError, leaderships.LeadershipLostError):
+    """The request was not sent, as this replica of the operator does not lead."""
 
 
 class APIConnectionError(RequestError):

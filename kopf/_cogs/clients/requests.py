@@ -29,7 +29,7 @@ from collections.abc import (
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import errors, limits, outages, retries
+from kopf._cogs.clients import errors, fences, limits, outages, retries
 from kopf._cogs.clients.http import line_decoder, models, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import documents, jsons, meters
@@ -55,6 +55,8 @@ class Context:
     chance: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime.datetime] = _read_clock  # with a timezone
     meter: meters.Meter = dataclasses.field(default_factory=meters.Meter)
+    # Returns the last check before a modifying request is sent; None if there are none.
+    get_permit: Callable[[], fences.Permit | None] = fences.require_nothing
     reachability: outages.Reachability = dataclasses.field(default_factory=outages.Reachability)
 
 
@@ -196,6 +198,9 @@ def send(
     call: models.Call, *, context: Context, options: Options = USUAL
 ) -> Coroutine[Any, Any, Any]:
     """Make a prepared request with all its retries; return the final response."""
+    permit = context.get_permit()
+    if permit is not None and call.method != 'GET':
+        call = dataclasses.replace(call, permit=permit)
     return _retry(_attempt, call, context, options)
 
 

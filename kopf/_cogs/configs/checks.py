@@ -7,12 +7,17 @@ or converted.
 
 import concurrent.futures
 import dataclasses
+import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kopf._cogs.configs import diffbase, progress, selections, settings
 from kopf._cogs.structs import backoffs
+
+NAME_LIMIT = 253
+_LABEL = re.compile('[a-z0-9]([-a-z0-9]*[a-z0-9])?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +82,16 @@ DIFFBASE_STORAGE = Rule(
     lambda value: isinstance(value, diffbase.DiffBaseStorage), 'a kopf.DiffBaseStorage'
 )
 
+LEASE = Rule(
+    lambda value: (
+        isinstance(value, str)
+        and len(value) <= NAME_LIMIT
+        and all(_LABEL.fullmatch(label) for label in value.split('.'))
+    ),
+    f'a name of a Lease: up to {NAME_LIMIT} lowercase letters, digits, hyphens, and dots',
+)
+STANDBY = Rule(lambda value: value in ('hot', 'cold'), "'hot' or 'cold'")
+
 RULES: dict[str, dict[str, Rule]] = {
     'breaker': {
         'limit': LIMIT.or_none(),
@@ -112,6 +127,14 @@ RULES: dict[str, dict[str, Rule]] = {
         'mandatory': FLAG,
         'standalone': FLAG,
         'clusterwide': FLAG,
+    },
+    'leadership': {
+        'name': LEASE.or_none(),
+        'namespace': TEXT.or_none(),
+        'lease_duration': TIMEOUT,
+        'renew_deadline': TIMEOUT,
+        'retry_period': TIMEOUT,
+        'standby': STANDBY,
     },
     'watching': {
         'server_timeout': TIMEOUT.or_none(),
@@ -170,13 +193,29 @@ RULES: dict[str, dict[str, Rule]] = {
 
 def check_settings(checked: settings.OperatorSettings) -> list[str]:
     """Return an error per wrong field: its name, its value, the accepted values."""
-    return [
+    complaints = [
         f'settings.{section}.{field} is {_describe(value)}; accepted is {rule.words}.'
         for section, rules in RULES.items()
         for field, rule in rules.items()
         for value in [getattr(getattr(checked, section), field)]
         if not rule.accepts(value)
     ]
+    is_countable = not any(text.startswith('settings.leadership.') for text in complaints)
+    return [*complaints, *(_check_election(checked.leadership) if is_countable else [])]
+
+
+def _check_election(leadership: settings.LeadershipSettings) -> Iterator[str]:
+    """Check that the leader has time for several renewals, and others wait for longer than that."""
+    times = {
+        field: getattr(leadership, field)
+        for field in ('retry_period', 'renew_deadline', 'lease_duration')
+    }
+    for shorter, longer in itertools.pairwise(times):
+        if times[shorter] >= times[longer]:
+            yield (
+                f'settings.leadership.{shorter} is {times[shorter]}; accepted is less than '
+                f'settings.leadership.{longer}, which is {times[longer]}.'
+            )
 
 
 def _describe(value: Any) -> str:

@@ -161,6 +161,48 @@ class PeeringSettings:
 
 
 @dataclasses.dataclass
+class LeadershipSettings:
+    """How one of several replicas of the operator is chosen to handle the objects: by a Lease."""
+
+    name: str | None = None
+    """
+    The name of the Lease, the same for all replicas, e.g. ``'databases.example.com'``. ``None``
+    means that there are no other replicas.
+    """
+
+    namespace: str | None = None
+    """
+    The namespace of the Lease. ``None`` means the namespace of the pod; outside of pods, it must be
+    set.
+    """
+
+    lease_duration: float = 15.0
+    """
+    Seconds for which other replicas wait for the leader to renew the Lease. Less lets them take
+    over sooner after a crash, more makes fewer changes of leaders when the API is slow.
+    """
+
+    renew_deadline: float = 10.0
+    """
+    Seconds after which the leader stops if it cannot renew the Lease; less than the duration. The
+    difference is for clocks of different rates, and for handlers to be interrupted.
+    """
+
+    retry_period: float = 2.0
+    """
+    Seconds between the renewals of the leader, and between the attempts of others to take over.
+    Less than the deadline. Less makes more requests.
+    """
+
+    standby: Literal['hot', 'cold'] = 'hot'
+    """
+    What the other replicas do meanwhile. ``'hot'`` watches the objects and keeps the indices, so
+    that the work is known when the replica is promoted; it takes memory, and loads the API as much
+    as the leader. ``'cold'`` watches nothing, and lists the objects when it is promoted.
+    """
+
+
+@dataclasses.dataclass
 class QueueingSettings:
     """How the events of objects are queued and handled."""
 
@@ -405,6 +447,7 @@ class OperatorSettings:
     process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
     posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
     peering: PeeringSettings = dataclasses.field(default_factory=PeeringSettings)
+    leadership: LeadershipSettings = dataclasses.field(default_factory=LeadershipSettings)
     watching: connecting.WatchingSettings = dataclasses.field(
         default_factory=connecting.WatchingSettings
     )

@@ -42,6 +42,8 @@ class Activity(enum.StrEnum):
     CLEANUP = 'cleanup'
     AUTHENTICATION = 'authentication'
     PROBE = 'probe'
+    PROMOTION = 'promotion'
+    DEMOTION = 'demotion'
 
 
 class WebhookType(enum.StrEnum):

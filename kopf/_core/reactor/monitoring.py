@@ -16,7 +16,7 @@ from kopf._core.engines.admission import runner
 from kopf._core.engines.peering import joining, keepalive, pauses
 from kopf._core.engines.probing import endpoints, health, probe_handlers
 from kopf._core.intents import causes
-from kopf._core.reactor import observation, orchestration, sites
+from kopf._core.reactor import observation, orchestration, promotions, sites
 
 if TYPE_CHECKING:
     from kopf._core.engines.probing import server
@@ -36,9 +36,11 @@ class Monitor:
         pauses: pauses.Pauses,
         pulse: pulses.Pulse,
         admission: runner.Admission,
+        leadership: promotions.Leadership,
     ) -> None:
         self._site, self._insights, self._streams = site, insights, streams
         self._pauses, self._pulse, self._admission = pauses, pulse, admission
+        self._leadership = leadership
         self._prober: probe_handlers.Prober | None = None
         self._server: server.Server | None = None
 
@@ -59,6 +61,7 @@ class Monitor:
                 get_daemons=lambda: self._site.spawner,
                 get_pauses=self._iter_scopes_of_pauses,
                 clock=_read_clock,
+                get_leadership=self._describe_leadership,
             )
         )
         self._server = server.Server(
@@ -92,7 +95,7 @@ class Monitor:
             missing=[str(key) for key in wanted if key not in self._streams],
             obstacles=dict(self._iter_obstacles()),
             pauses=dict(self._iter_pauses_for_others()),
-            notes={str(key): 'paused' for key in paused},
+            notes={str(key): 'paused' for key in paused} | dict(self._iter_leadership()),
             lag=self._pulse.lag,
         )
 
@@ -106,6 +109,9 @@ class Monitor:
             yield 'discovery', 'the resources or namespaces are not known yet'
         if not self._admission.is_ready:
             yield 'admission', 'the webhook server is not reachable yet'
+        candidate = self._leadership.candidate
+        if candidate is not None and candidate.trouble and not candidate.is_leading:
+            yield 'leadership', candidate.trouble
         for namespace, reason in self._pauses:
             if reason == joining.UNDECIDED:
                 where = (
@@ -117,6 +123,16 @@ class Monitor:
                     str(reason.membership),
                     'paused, as it does not exist, or is not permitted to be watched',
                 )
+
+    def _iter_leadership(self) -> Iterator[tuple[str, str]]:
+        candidate = self._leadership.candidate
+        if candidate is not None:
+            text = 'leads' if candidate.is_leading else f'stands by, held by {candidate.holder!r}'
+            yield f'the Lease {candidate.place}', text
+
+    def _describe_leadership(self) -> tuple[str, bool] | None:
+        candidate = self._leadership.candidate
+        return None if candidate is None else (candidate.place.name, candidate.is_leading)
 
     def _iter_pauses_for_others(self) -> Iterator[tuple[str, str]]:
         for member in self._iter_pauses():

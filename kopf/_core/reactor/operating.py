@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses
-from kopf._cogs.clients import limits, requests
+from kopf._cogs.clients import fences, limits, requests
 from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
@@ -31,6 +31,7 @@ from kopf._core.engines.admission import runner
 from kopf._core.engines.daemons import spawning
 from kopf._core.engines.events import posting, recorder
 from kopf._core.engines.indexing import indexers as indexers_
+from kopf._core.engines.leading import current, replicas
 from kopf._core.engines.peering import joining, pauses, ranking
 from kopf._core.engines.probing import endpoints
 from kopf._core.engines.reconciling import caches
@@ -41,7 +42,7 @@ from kopf._core.reactor import (
     neighbourhoods,
     observation,
     orchestration,
-    queueing,
+    promotions,
     resolution,
     sites,
     stopping,
@@ -50,6 +51,7 @@ from kopf._core.reactor import (
     supervision,
     triggering,
 )
+from kopf._core.reactor import slots as slots_
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +91,14 @@ class Operator:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.now = clocks.Clock()
+        self.fence = fences.Fence()
         self.context = requests.Context(
             vault=plan.vault,
             settings=plan.settings,
             logger=logger,
             gates=limits.get_common_gates(),
             now=self.now,
+            get_permit=self.fence.get_permit,
         )
         indexers = indexers_.Indexers(
             plan.registry, plan.settings, self.now, meter=self.context.meter
@@ -117,13 +121,24 @@ class Operator:
             caches=caches.Caches(
                 timeout=plan.settings.persistence.consistency_timeout, clock=_read_clock
             ),
+            fence=self.fence,
         )
-        self.slots = queueing.Slots(
+        self.slots = slots_.Slots(
             lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded
         )
         # Rings when a resource is listed, or no longer needs to be listed.
         self.listed = bells.Bell()
-        self.poster = recorder.Poster(self.context)
+        self.poster = recorder.Poster(
+            dataclasses.replace(self.context, get_permit=self.fence.get_lenient_permit)
+        )
+        self.leadership = promotions.Leadership(
+            context=self.context,
+            fence=self.fence,
+            pauses=self.pauses,
+            slots=self.slots,
+            poster=self.poster,
+            run_activity=self._run_activity,
+        )
         self.streams: dict[orchestration.Key, stream_states.StreamState] = {}
         # Includes the watchers that have ended but are not retired.
         self.watchers: dict[orchestration.Key, streams.Watcher] = {}
@@ -135,7 +150,7 @@ class Operator:
             pauses=self.pauses,
         )
         self.peering = joining.Peering(
-            context=self.context,
+            context=dataclasses.replace(self.context, get_permit=fences.require_nothing),
             scope=plan.insights,
             pauses=self.pauses,
             identity=self._detect_identity(),
@@ -159,6 +174,7 @@ class Operator:
             stack.callback(self._release_threads)
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
+            stack.enter_context(current.fenced(self.fence))
             stack.enter_context(posting.attached(self.poster))
             stack.enter_context(triggering.attached(self.neighbourhood))
             # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
@@ -180,11 +196,17 @@ class Operator:
             stack.push_async_exit(self._clean_up)
             stack.push_async_callback(self.admission.stop)
             stack.push_async_callback(self.peering.stop)
+            stack.push_async_callback(self.leadership.stop)
             stack.push_async_callback(self.poster.flush)
-            stack.push_async_callback(self.spawner.stop)
+            stack.push_async_callback(self._stop_daemons)
             self.poster.start()
             await monitor.serve(self.plan.endpoint)
-            besides = [authenticator, self.peering.start(), *self.admission.start()]
+            besides = [
+                authenticator,
+                self.peering.start(),
+                *self.admission.start(),
+                *self.leadership.start(),
+            ]
             await supervision.run_until_stopped(
                 stopper,
                 {
@@ -193,6 +215,7 @@ class Operator:
                     'orchestrator': self._orchestrate(),
                     'gatekeeper': self._open_when_indexed(),
                     'keeper of caches': self.neighbourhood.run(),
+                    'promotion': self.leadership.lead(),
                 },
                 besides=besides,
                 ending=self.spawner.begin_exit,
@@ -206,6 +229,7 @@ class Operator:
             pauses=self.pauses,
             pulse=pulse,
             admission=self.admission,
+            leadership=self.leadership,
         )
 
     def _make_admission(self) -> runner.Admission:
@@ -224,7 +248,11 @@ class Operator:
             is_ready=self._is_reviewable,
         )
         return runner.Admission(
-            reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready
+            reviewer,
+            context=self.context,
+            scope=self.plan.insights,
+            elected=self.leadership.elected,
+            on_ready=self._report_ready,
         )
 
     def _report_start(self) -> None:
@@ -302,6 +330,10 @@ class Operator:
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
             raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')
+        try:
+            self.leadership.prepare()
+        except replicas.PlaceError as error:
+            raise SettingsError(str(error)) from None
         if self.admission.is_needed and self.plan.settings.admission.server is None:
             raise SettingsError(
                 'There are handlers of admission, but no server that would call them. In a startup '
@@ -462,6 +494,9 @@ class Operator:
         if is_paused:
             self.spawner.pause(namespace)
             self._note_listed()
+
+    async def _stop_daemons(self) -> None:
+        await self.spawner.stop(is_urgent=self.fence.is_lost)
 
     def _detect_identity(self) -> ranking.Identity:
         tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))

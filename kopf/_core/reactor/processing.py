@@ -12,11 +12,13 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import AsyncIterator, Callable, Collection
+from typing import cast
 
-from kopf._cogs.clients.patching import merge_patches
+from kopf._cogs.clients.patching import merge_patches, object_requests, targets
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import breakers, loggers, throttlers
 from kopf._core.engines.reconciling import levels
+from kopf._core.intents import reasons
 from kopf._core.reactor import (
     accompanying,
     calling,
@@ -79,6 +81,8 @@ class Processor:
         self._caller = calling.Caller(served, self._sender)
         self._reconciler = reconcilers.Reconciler(served, wake)
         self._is_synced = is_synced
+        # The objects with something to do that were seen only while the replica stood by.
+        self._doubted: set[inventory.Key] = set()
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
@@ -99,6 +103,31 @@ class Processor:
             self._flow.cycles['finished'] += 1
             self._flow.durations.add(_read_clock() - began)
         return is_dismissed
+
+    def follow(self, batch: queueing.Batch) -> bool:
+        """
+        Return whether there is nothing to do for the object if the replica is promoted now.
+
+        The object counts as existing before the operator, however often it has changed meanwhile.
+        """
+        try:
+            is_dismissed = bool(batch.events) and self._follow(batch)
+        except Exception:  # of filters and storages: they are reported when the object is handled
+            is_dismissed = False
+        key = inventory.identify(batch.body)
+        if is_dismissed:
+            self._doubted.discard(key)
+        else:
+            self._doubted.add(key)
+        return is_dismissed
+
+    def _follow(self, batch: queueing.Batch) -> bool:
+        if batch.events[-1]['type'] == 'DELETED':
+            self.site.memories.forget(batch.body, self.served.resource)
+            return True
+        memory = self._recall(batch)
+        memory.cycle = dataclasses.replace(inventory.INITIAL, handled=memory.cycle.handled)
+        return self.served.is_calm() and self._dismiss(batch, now=_read_clock())
 
     def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
@@ -197,6 +226,7 @@ class Processor:
         if memory.cycle.version is not None:  # otherwise, the operator has never changed it
             logger = loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings)
             reporting.log_deletion(logger)
+        self._doubted.discard(inventory.identify(batch.body))
         self.site.memories.forget(batch.body, self.served.resource)
 
     async def _handle(
@@ -280,6 +310,10 @@ class Processor:
     ) -> sending.Step | queueing.Verdict:
         """Execute one decision; return a verdict if nothing else can be decided now."""
         match plan:
+            case decisions.Run() if self._is_doubtful(view, plan):
+                return await self._confirm(view, memory)
+            case decisions.Reconcile(decisions.Run() as run) if self._is_doubtful(view, run):
+                return await self._confirm(view, memory)
             case decisions.Reconcile(decisions.Run() as run):
                 reconcile = functools.partial(self._reconciler.call, view, plan, memory)
                 ran = await self._caller.run(view, run, memory, reconcile=reconcile)
@@ -292,8 +326,6 @@ class Processor:
                     view, change, memory, mistrust=mistrust, is_told=reconciled.is_told
                 )
             case decisions.Dismiss():
-                if plan.is_in_scope:
-                    reporting.log_dismissal(view.logger)
                 self._settle(view, memory, plan)
                 return queueing.Verdict(mistrust)
             case decisions.Await():
@@ -305,6 +337,27 @@ class Processor:
                 return await self._caller.run(view, plan, memory)
             case _:
                 return await self._sender.send(view, _record(view, plan), memory, is_told=is_told)
+
+    def _is_doubtful(self, view: views.View, plan: decisions.Run) -> bool:
+        """Return whether the previous leader may have handled this change a moment ago."""
+        return (
+            bool(self._doubted)
+            and plan.cause.reason is not reasons.Reason.RESUME
+            and inventory.identify(view.raw) in self._doubted
+        )
+
+    async def _confirm(self, view: views.View, memory: inventory.Memory) -> queueing.Verdict:
+        """Read the object once: its stream can be behind the last patches of the previous leader."""
+        target = targets.identify(self.served.resource, view.raw)
+        body = await object_requests.read_object(target, context=self.site.context)
+        self._doubted.discard(inventory.identify(view.raw))
+        if body is None:
+            return queueing.Verdict()  # its deletion comes by the stream
+        version = bodies.get_version(body)
+        if version is not None and version != view.version:
+            timeout = self.site.settings.persistence.consistency_timeout
+            memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, body))
+        return queueing.Verdict(0.0)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
         """Continue after the delay, but not while slowed down or awaiting our own changes."""
@@ -329,6 +382,10 @@ class Processor:
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
         """Remember that our own version needs no handling: its echo comes soon."""
+        if plan.is_in_scope:
+            reporting.log_dismissal(view.logger)
+        if self._doubted:
+            self._doubted.discard(inventory.identify(view.raw))
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(
                 memory.cycle, is_initial=False, resumed=inventory.NOBODY

@@ -8,23 +8,18 @@ towards the limit.
 
 While an object waits or is being handled, its backlog holds a few events at most, regardless of the
 number of changes, unless there are handlers that want every event.
-
-Initially listed objects can be many, and have a low priority. They are served after all others, and
-are held back while the operator is crowded, e.g. with requests: otherwise, live changes would have
-to wait behind them.
 """
 
 import asyncio
-import collections
 import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from kopf._cogs.aiokits import bells
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import bodies
-from kopf._core.reactor import inventory
+from kopf._core.reactor import backlogs, inventory
+from kopf._core.reactor import slots as slots_
 
 logger = logging.getLogger(__name__)
 
@@ -60,161 +55,24 @@ IsEveryEventWanted = Callable[[], bool]
 Restore = Callable[[inventory.Key], bodies.RawBody | None]
 """Returns the last received body of an object; ``None`` if the object is not known."""
 
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Handling:
+    """What is done with the objects of a queue."""
+
+    handle: Handle
+    dismiss: Dismiss = lambda batch: False
+    # The same while the replica stands by: whether there would be nothing to do if it led.
+    follow: Dismiss = lambda batch: False
+    is_every_event_wanted: IsEveryEventWanted = lambda: True
+    restore: Restore | None = None
+
+
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with unfinished work, with their latest bodies."""
 
-TURN, BURDEN = 20, 4
-"""
-How many objects are examined in one iteration of the event loop, and how many of them one started
-worker counts for: each start takes a fraction of a millisecond at least.
-"""
-
-SHARE = 5
-"""One of this many started objects is a low-priority one in any case, to prevent starvation."""
-
-CROWD_DELAY = 0.1
-"""Seconds before a low-priority object is started despite a crowd that has not ended."""
-
-CALM, CALM_TIMEOUT = 100, 0.5
-"""
-How many low-priority objects may wait, and for how many seconds the listing is held back if there
-are more: bodies are much bigger than memories, but listings must end before they expire.
-"""
-
 FAILURE_DELAY = 60.0
 """Seconds before an object is handled again after an unexpected error in a worker."""
-
-
-Begin = Callable[[], bool]
-"""Starts a waiting object. Returns false if there is nothing to start."""
-
-
-class Slots:
-    """
-    The limit of simultaneous workers, shared by all queues of an operator.
-
-    The waiting objects are served in turn; the low-priority ones are served after the others, and
-    rarely while the operator is crowded.
-    """
-
-    def __init__(
-        self, get_limit: Callable[[], int | None], *, is_crowded: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._get_limit, self._is_crowded = get_limit, is_crowded
-        self._taken = 0
-        self._waiting: collections.deque[Begin] = collections.deque()
-        self._yielding: collections.deque[Begin] = collections.deque()  # of low priority
-        self._overtakings = 0  # how many objects have started since the last low-priority one
-        self._is_open = True
-        self._begun = 0  # the cost of the objects examined or started in this iteration of the loop
-        self._calmed = bells.Bell()
-        self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to end
-
-    @property
-    def is_contended(self) -> bool:
-        """Whether any object waits for a slot."""
-        return bool(self._waiting or self._yielding)
-
-    def shut(self) -> None:
-        """Start no objects until reopened."""
-        self._is_open = False
-
-    def open(self) -> None:
-        """Start the waiting objects, a few at a time to keep the event loop responsive."""
-        self._is_open = True
-        self._serve()
-
-    def take(self, begin: Begin, *, is_yielding: bool = False) -> None:
-        """
-        Call the function as soon as there is a free slot, possibly now.
-
-        If it returns true, the slot is taken until `free` is called; otherwise, the slot is not
-        needed.
-        """
-        (self._yielding if is_yielding else self._waiting).append(begin)
-        self._serve()
-
-    async def wait_until_calm(self) -> None:
-        """
-        Wait until few low-priority objects are left, unless the slots are shut, but not for long.
-        """
-        try:
-            async with asyncio.timeout(CALM_TIMEOUT):
-                while self._is_open and len(self._yielding) > CALM:
-                    await self._calmed.wait()
-        except TimeoutError:
-            pass
-
-    def free(self) -> None:
-        """Release a slot."""
-        self._taken -= 1
-        self._serve()
-
-    def _serve(self) -> None:
-        while self._begun < TURN:
-            begin = self._pick() if self._has_room() else None
-            if begin is None:
-                break
-            self._begin(begin)
-        is_held = self._begun < TURN and self.is_contended and self._has_room()
-        if is_held and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(CROWD_DELAY, self._insist)
-
-    def _begin(self, begin: Begin) -> None:
-        if not self._begun:
-            asyncio.get_running_loop().call_soon(self._continue)
-        self._taken += 1
-        if begin():
-            self._begun += BURDEN
-        else:
-            self._begun += 1
-            self._taken -= 1
-
-    def _has_room(self) -> bool:
-        limit = self._get_limit()
-        return self._is_open and (limit is None or self._taken < limit)
-
-    def _pick(self) -> Begin | None:
-        """Choose the next object to start; ``None`` if there is none that may start now."""
-        may_yield = bool(self._yielding) and (not self._waiting or self._overtakings >= SHARE - 1)
-        if may_yield and not self._is_crowded():
-            self._overtakings = 0
-            return self._pop_yielding()
-        if not self._waiting:
-            return None
-        self._overtakings += 1
-        return self._waiting.popleft()
-
-    def _continue(self) -> None:
-        self._begun = 0
-        self._serve()
-
-    def _insist(self) -> None:
-        self._timer = None
-        if self._yielding and self._has_room():
-            self._begin(self._pop_yielding())
-        self._serve()
-
-    def _pop_yielding(self) -> Begin:
-        begin = self._yielding.popleft()
-        if len(self._yielding) <= CALM:
-            self._calmed.ring()
-        return begin
-
-
-def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bodies.RawEvent]:
-    """
-    Add an event to a backlog where not all events matter; return the new backlog, 3 events at most.
-
-    The latest event contains the current state of the object. The latest deletion before it means
-    that the object was gone in between: e.g. it did not match the selectors of the stream, or was
-    deleted in a gap and restored from a backup. The first event shows whether the object existed
-    before the stream, and is kept if the other events would imply otherwise.
-    """
-    deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
-    kept = [*deletions[-1:], event]
-    is_first_needed = bool(backlog) and (backlog[0]['type'] is None) != (kept[0]['type'] is None)
-    return [backlog[0], *kept] if is_first_needed else kept
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -229,6 +87,7 @@ class _Lane:
     is_nudged: bool = False  # whether it must be handled again, even with no events
     is_waiting: bool = False  # for a slot
     is_yielding: bool = False  # whether it has a low priority
+    is_offered: bool = False  # whether it waits for a slot, rather than for the promotion
     # The number of events since the last handling, including those not kept.
     arrivals: int = 0
 
@@ -243,18 +102,15 @@ class Queue:
 
     def __init__(
         self,
-        handle: Handle,
-        slots: Slots,
+        handling: Handling,
+        slots: slots_.Slots,
         *,
         name: str = 'objects',
-        dismiss: Dismiss = lambda batch: False,
         flow: meters.Flow | None = None,
-        is_every_event_wanted: IsEveryEventWanted = lambda: True,
-        restore: Restore | None = None,
     ) -> None:
-        self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
-        self._is_every_event_wanted = is_every_event_wanted
-        self._restore = restore
+        self._handling = handling
+        self._slots = slots
+        self._name = name
         self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -284,17 +140,27 @@ class Queue:
         """Add an event to the backlog of its object, to be handled as soon as possible."""
         if self._is_closed:
             return
+        dismiss = self._handling.dismiss
+        if self._slots.is_held:
+            event, dismiss = backlogs.as_found(event), self._handling.follow
         body = event['object']
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
             is_yielding = event['type'] is None
-            if is_yielding or not self._dismiss(Batch([event], body)):
+            if is_yielding or not dismiss(Batch([event], body)):
                 lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock(), arrivals=1)
                 self._line_up(lane, is_yielding=is_yielding)
             return
         self._add(lane, [event])
         lane.body = body
+        if self._slots.is_held:
+            self._offer_again(lane)
+        else:
+            self._notify(lane, event)
+
+    def _notify(self, lane: _Lane, event: bodies.RawEvent) -> None:
+        """Handle the new event of a known object as soon as possible."""
         if lane.since is None:
             lane.since = _read_clock()
         if lane.is_waiting and lane.is_yielding and event['type'] is not None:
@@ -336,6 +202,7 @@ class Queue:
         """
         self._is_closed = True
         for lane in self._lanes.values():
+            self._slots.take_back(lane)
             if lane.timer is not None:
                 lane.timer.cancel()
         try:
@@ -369,10 +236,10 @@ class Queue:
 
     def _add(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
         lane.arrivals += len(events)
-        if self._is_every_event_wanted():
+        if self._handling.is_every_event_wanted() and not self._slots.is_held:
             lane.events.extend(events)
         else:
-            lane.events = functools.reduce(fold, events, lane.events)
+            lane.events = functools.reduce(backlogs.fold, events, lane.events)
 
     def _give_back(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
         """Put the unhandled events before those that arrived in the meantime."""
@@ -391,16 +258,21 @@ class Queue:
     def _line_up(self, lane: _Lane, *, is_yielding: bool = False) -> None:
         """Wait for a slot; a low-priority object can line up again to be served sooner."""
         lane.is_waiting, lane.is_yielding = True, is_yielding
+        lane.is_offered = True
         self._slots.take(lambda: self._begin(lane), is_yielding=is_yielding)
 
     def _begin(self, lane: _Lane) -> bool:
         if self._is_closed or not lane.is_waiting:
             return False
+        if self._slots.is_held:
+            return self._examine(lane)
         lane.is_waiting = False
         lane.body = self._get_body(lane)
         is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered on arrival
         is_offered = is_changed and not lane.is_nudged
-        if lane.body is None or (is_offered and self._dismiss(Batch(lane.events, lane.body))):
+        if lane.body is None or (
+            is_offered and self._handling.dismiss(Batch(lane.events, lane.body))
+        ):
             self._note_wait(lane)
             del self._lanes[lane.key]
             return False
@@ -408,6 +280,24 @@ class Queue:
         self._workers.add(worker)
         worker.add_done_callback(lambda worker: self._end(lane, worker))
         return True
+
+    def _examine(self, lane: _Lane) -> bool:
+        """While standing by, forget the object if it is settled; otherwise, put it aside."""
+        lane.is_offered = False
+        lane.since = None
+        lane.body = self._get_body(lane)
+        if lane.body is None or self._handling.follow(Batch(lane.events, lane.body)):
+            lane.is_waiting = False
+            del self._lanes[lane.key]
+        else:
+            self._slots.put_aside(lane, lambda: self._begin(lane))
+        return False
+
+    def _offer_again(self, lane: _Lane) -> None:
+        """While standing by, examine the changed object again if it was put aside."""
+        if not lane.is_offered:
+            self._slots.take_back(lane)
+            self._line_up(lane, is_yielding=True)
 
     async def _work(self, lane: _Lane) -> None:
         """Handle an object until nothing is left to do before its delay or its next event."""
@@ -419,7 +309,7 @@ class Queue:
             self._note_wait(lane)
             assert lane.body is not None
             try:
-                verdict = await self._handle(Batch(events, lane.body))
+                verdict = await self._handling.handle(Batch(events, lane.body))
             except BaseException:
                 self._give_back(lane, events)
                 raise
@@ -439,13 +329,13 @@ class Queue:
             del self._lanes[lane.key]
 
     def _get_body(self, lane: _Lane) -> bodies.RawBody | None:
-        if lane.body is not None or self._restore is None:
+        if lane.body is not None or self._handling.restore is None:
             return lane.body
-        return self._restore(lane.key)
+        return self._handling.restore(lane.key)
 
     def _unload(self, lane: _Lane) -> None:
         """Drop the body while the object only waits, if it can be restored."""
-        if self._restore is not None:
+        if self._handling.restore is not None:
             lane.body = None
 
     def _note_wait(self, lane: _Lane) -> None:

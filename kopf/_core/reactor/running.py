@@ -45,6 +45,8 @@ class Options(TypedDict, total=False):
     standalone: bool | None
     priority: int | None
     peering_name: str | None
+    leader_elect: str | None
+    leader_elect_namespace: str | None
     liveness_endpoint: str | None
     clusterwide: bool
     namespaces: Collection[references.NamespacePattern]
@@ -245,8 +247,15 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
     ]:
         if value is not None:
             setattr(peering, name, value)
+    leadership = settings.leadership
+    leadership.name = _prefer(options.get('leader_elect'), leadership.name)
+    leadership.namespace = _prefer(options.get('leader_elect_namespace'), leadership.namespace)
     peering.mandatory = peering.mandatory or options.get('peering_name') is not None
     return settings
+
+
+def _prefer(option: OptionT | None, present: OptionT | None) -> OptionT | None:
+    return present if option is None else option
 
 
 def _list_patterns(options: Options) -> Collection[references.NamespacePattern]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.aiokits import clocks
-from kopf._cogs.clients import requests
+from kopf._cogs.clients import fences, requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references, selectors
@@ -36,6 +36,11 @@ class Site:
     spawner: spawning.Spawner
     caches: caches_.Caches = dataclasses.field(default_factory=caches_.Caches)
     permits: permits_.Permits = dataclasses.field(default_factory=permits_.Permits)
+    fence: fences.Fence = dataclasses.field(default_factory=fences.Fence)
+
+    def measure_patience(self) -> float:
+        """Return the seconds for the running handlers to finish: none if others can lead soon."""
+        return 0.0 if self.fence.is_lost else self.settings.queueing.exit_timeout
 
     @property
     def indices(self) -> Mapping[str, Any]:

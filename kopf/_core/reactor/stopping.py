@@ -174,6 +174,11 @@ def end_with_operator() -> None:
     _switchboard.is_final = True
 
 
+def is_ending_with_operator() -> bool:
+    """Return whether the process exists only for the operator."""
+    return _switchboard.is_final
+
+
 _sudden: list[Callable[[], object]] = []
 
 

@@ -26,6 +26,7 @@ from kopf._core.engines.reconciling import caches as caches_
 from kopf._core.engines.reconciling import levels
 from kopf._core.intents import handlers
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
+from kopf._core.reactor import slots as slots_
 
 BREATH = 100
 """How many events are taken in a row before other tasks can run."""
@@ -67,7 +68,7 @@ class Watcher:
         served: sites.Served,
         namespace: references.Namespace,
         *,
-        slots: queueing.Slots,
+        slots: slots_.Slots,
         state: stream_states.StreamState,
         on_listed: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
@@ -179,7 +180,7 @@ class Watcher:
         finally:
             self._flow.backlogs.remove(self._queue)
             self._state.is_listed = False
-            dropped = await self._queue.close(self._served.site.settings.queueing.exit_timeout)
+            dropped = await self._queue.close(self._served.site.measure_patience())
             self._begin_anew(dropped)
 
     async def _stream(self) -> None:
@@ -283,13 +284,16 @@ class Watcher:
 
     def _make_queue(self) -> queueing.Queue:
         return queueing.Queue(
-            self._processor.handle,
+            queueing.Handling(
+                self._processor.handle,
+                self._processor.dismiss,
+                self._processor.follow,
+                self._has_event_handlers,
+                self._restore if self._served.reconcilers else None,
+            ),
             self._slots,
             name=self._served.resource.plural,
-            dismiss=self._processor.dismiss,
             flow=self._flow,
-            is_every_event_wanted=self._has_event_handlers,
-            restore=self._restore if self._served.reconcilers else None,
         )
 
     def _has_event_handlers(self) -> bool:

@@ -83,6 +83,19 @@ class BrokenCode(click.ClickException):
     help='Where to meet other operators, and to pause for them; it is waited for if it does not exist.',
 )
 @options.option(
+    '--leader-elect',
+    'leader_elect',
+    metavar='NAME',
+    help='The Lease by which one of several replicas is elected; the others stand by.',
+)
+@options.option(
+    '--leader-elect-namespace',
+    'leader_elect_namespace',
+    metavar='NAMESPACE',
+    show_default='that of the pod',
+    help='The namespace of that Lease.',
+)
+@options.option(
     '-L',
     '--liveness',
     'liveness_endpoint',
@@ -270,7 +283,7 @@ def operate(
     controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption
 ) -> None:
     """Run the operator until it ends, unless the process was interrupted before the start."""
-    from kopf._cogs.structs import credentials, reviews
+    from kopf._cogs.structs import credentials, leaderships, reviews
     from kopf._core.engines.activities import operator_handlers
     from kopf._core.engines.probing import endpoints
     from kopf._core.intents import arguments
@@ -292,6 +305,11 @@ def operate(
             endpoints.EndpointError,
             reviews.ServerError,
         ) as e:
+            raise Failure(str(e)) from e
+        except leaderships.LeadershipLostError as e:
+            if _is_process():  # other replicas do not wait for the threads of this one
+                logger.error('%s', e)
+                stopping.exit_at_once(Failure.exit_code)
             raise Failure(str(e)) from e
 
 

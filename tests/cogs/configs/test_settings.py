@@ -17,6 +17,7 @@ SECTIONS = [
     'process',
     'posting',
     'peering',
+    'leadership',
     'watching',
     'queueing',
     'scanning',
@@ -47,6 +48,14 @@ DEFAULTS = {
         'burst_interval': 300.0,
         'queue_limit': 1000,
         'exit_timeout': 2.0,
+    },
+    'leadership': {
+        'name': None,
+        'namespace': None,
+        'lease_duration': 15.0,
+        'renew_deadline': 10.0,
+        'retry_period': 2.0,
+        'standby': 'hot',
     },
     'peering': {
         'name': 'default',

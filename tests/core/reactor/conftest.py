@@ -16,6 +16,7 @@ import kopf.testing
 from kopf._cogs.clients import errors
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.reactor import observation, queueing
+from kopf._core.reactor import slots as slots_
 
 __all__ = ['context', 'make_context', 'meddler', 'operator_settings', 'sandbox']  # for pytest
 
@@ -214,7 +215,7 @@ def worker_limits():
 
 @pytest.fixture
 def slots(limits):
-    return queueing.Slots(lambda: limits['workers'])
+    return slots_.Slots(lambda: limits['workers'])
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ async def make_queue(recorder, slots):
     queues = []
 
     def make(handle=recorder.handle):
-        queues.append(queueing.Queue(handle, slots, name='things'))
+        queues.append(queueing.Queue(queueing.Handling(handle), slots, name='things'))
         return queues[-1]
 
     yield make

@@ -10,6 +10,7 @@ import pytest
 from recorders import Verdict, build_event, settle
 
 from kopf._core.reactor import queueing
+from kopf._core.reactor import slots as slots_
 
 # Order.
 
@@ -303,8 +304,8 @@ async def test_every_event_is_handled_once_and_in_order_whatever_happens(seed, l
         latest[uid] = batch.body
         return Verdict(None if fate < 7 else due[uid] - clock())
 
-    slots = queueing.Slots(lambda: limit)
-    queue = queueing.Queue(handle, slots)
+    slots = slots_.Slots(lambda: limit)
+    queue = queueing.Queue(queueing.Handling(handle), slots)
     sent = {}
     for number in range(200):
         event = build_event(number, f'uid{chance.randrange(5)}')

@@ -10,7 +10,8 @@ import itertools
 import pytest
 from recorders import Verdict, build_event, settle
 
-from kopf._core.reactor import queueing
+from kopf._core.reactor import backlogs, queueing
+from kopf._core.reactor import slots as slots_
 
 TYPES = [None, 'ADDED', 'MODIFIED', 'DELETED']
 
@@ -23,10 +24,9 @@ def wishes():
 
 @pytest.fixture
 async def queue(recorder, wishes):
-    slots = queueing.Slots(lambda: None)
-    queue = queueing.Queue(
-        recorder.handle, slots, name='things', is_every_event_wanted=lambda: wishes['is_wanted']
-    )
+    slots = slots_.Slots(lambda: None)
+    handling = queueing.Handling(recorder.handle, is_every_event_wanted=lambda: wishes['is_wanted'])
+    queue = queueing.Queue(handling, slots, name='things')
     yield queue
     await queue.close(timeout=0)
 
@@ -70,7 +70,7 @@ def build_backlog(*types):
 def test_backlog_is_folded(types, expected):
     events = build_backlog(*types)
 
-    backlog = functools.reduce(queueing.fold, events, [])
+    backlog = functools.reduce(backlogs.fold, events, [])
 
     assert [int(event['object']['metadata']['resourceVersion']) for event in backlog] == expected
 
@@ -81,7 +81,7 @@ def test_folded_backlog_is_short_and_tells_the_same(length):
     for types in itertools.product(TYPES, repeat=length):
         events = build_backlog(*types)
 
-        backlog = functools.reduce(queueing.fold, events, [])
+        backlog = functools.reduce(backlogs.fold, events, [])
 
         assert len(backlog) <= 3
         assert backlog[-1] is events[-1]

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from kopf._core.reactor import queueing
+from kopf._core.reactor import slots as slots_
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def begun():
 
 @pytest.fixture
 async def slots(virtual_time):
-    return queueing.Slots(lambda: 1)
+    return slots_.Slots(lambda: 1)
 
 
 def crowd(slots, begun, number, *, is_yielding=True):
@@ -26,7 +26,7 @@ def crowd(slots, begun, number, *, is_yielding=True):
 
 
 async def test_calm_is_not_waited_for_if_few_wait(slots, begun, virtual_time):
-    crowd(slots, begun, 1 + queueing.CALM)
+    crowd(slots, begun, 1 + slots_.CALM)
 
     await slots.wait_until_calm()
 
@@ -34,7 +34,7 @@ async def test_calm_is_not_waited_for_if_few_wait(slots, begun, virtual_time):
 
 
 async def test_calm_comes_when_few_are_left(slots, begun, virtual_time):
-    crowd(slots, begun, 1 + queueing.CALM + 3)
+    crowd(slots, begun, 1 + slots_.CALM + 3)
     waiting = asyncio.create_task(slots.wait_until_calm())
     for _ in range(2):
         await asyncio.sleep(0.1)
@@ -54,7 +54,7 @@ async def test_calm_is_not_waited_for_long(slots, begun, virtual_time):
 
     await slots.wait_until_calm()
 
-    assert virtual_time.elapsed == queueing.CALM_TIMEOUT
+    assert virtual_time.elapsed == slots_.CALM_TIMEOUT
     assert len(begun) == 1
 
 

@@ -6,6 +6,7 @@ import pytest
 from recorders import build_event, settle
 
 from kopf._core.reactor import queueing
+from kopf._core.reactor import slots as slots_
 
 
 @pytest.fixture
@@ -16,8 +17,8 @@ def limits():
 
 @pytest.fixture
 async def queue(recorder, limits):
-    slots = queueing.Slots(lambda: limits['workers'], is_crowded=lambda: limits['is_crowded'])
-    queue = queueing.Queue(recorder.handle, slots, name='things')
+    slots = slots_.Slots(lambda: limits['workers'], is_crowded=lambda: limits['is_crowded'])
+    queue = queueing.Queue(queueing.Handling(recorder.handle), slots, name='things')
     yield queue
     await queue.close(timeout=0)
 
@@ -59,7 +60,7 @@ async def test_objects_that_were_there_do_not_wait_for_ever(queue, recorder, lim
     await recorder.wait_for_calls(13)
 
     uids = [uid for uid, _ in recorder.batches]
-    assert [uids.index('old0'), uids.index('old1')] == [queueing.SHARE - 1, 2 * queueing.SHARE - 1]
+    assert [uids.index('old0'), uids.index('old1')] == [slots_.SHARE - 1, 2 * slots_.SHARE - 1]
 
 
 async def test_fresh_changes_are_handled_at_once_even_in_a_crowd_but_the_others_are_not(
@@ -83,32 +84,32 @@ async def test_objects_that_were_there_are_handled_slowly_while_there_is_a_crowd
         queue.put(build_event(number, f'old{number}', type=None))
     await recorder.wait_for_calls(3)
 
-    moments = [round(when / queueing.CROWD_DELAY) for *_, when in recorder.calls]
+    moments = [round(when / slots_.CROWD_DELAY) for *_, when in recorder.calls]
     assert moments == [1, 2, 3]
 
 
 async def test_crowd_is_looked_at_as_soon_as_anything_is_handled(queue, recorder, limits):
     limits['is_crowded'] = True
     queue.put(build_event(1, 'old', type=None))
-    recorder.gates['new'] = queueing.CROWD_DELAY / 2
+    recorder.gates['new'] = slots_.CROWD_DELAY / 2
     queue.put(build_event(1, 'new'))
     await settle()
     limits['is_crowded'] = False
     await recorder.wait_for_calls(2)
 
-    assert recorder.calls[1] == ('old', [1], 1, queueing.CROWD_DELAY / 2)
+    assert recorder.calls[1] == ('old', [1], 1, slots_.CROWD_DELAY / 2)
 
 
 async def test_objects_do_not_begin_at_once_so_that_the_crowd_is_noticed_in_time(recorder):
-    slots = queueing.Slots(lambda: None, is_crowded=lambda: len(recorder.running) >= 10)
-    queue = queueing.Queue(recorder.handle, slots, name='things')
+    slots = slots_.Slots(lambda: None, is_crowded=lambda: len(recorder.running) >= 10)
+    queue = queueing.Queue(queueing.Handling(recorder.handle), slots, name='things')
     for number in range(100):
-        recorder.gates[f'old{number}'] = queueing.CROWD_DELAY / 2
+        recorder.gates[f'old{number}'] = slots_.CROWD_DELAY / 2
         queue.put(build_event(1, f'old{number}', type=None))
     await recorder.wait_for_calls(100)
     await queue.close(timeout=0)
 
-    assert recorder.most_at_once <= 10 + 2 * queueing.TURN
+    assert recorder.most_at_once <= 10 + 2 * slots_.TURN
 
 
 async def test_closed_queue_leaves_nothing_to_begin(queue, recorder, limits):

@@ -10,6 +10,7 @@ from recorders import build_event, settle
 
 from kopf._cogs.helpers import meters
 from kopf._core.reactor import queueing
+from kopf._core.reactor import slots as slots_
 
 
 class Dismissals:
@@ -51,7 +52,7 @@ def limits():
 
 @pytest.fixture
 def slots(limits):
-    return queueing.Slots(lambda: limits['workers'], is_crowded=lambda: limits['is_crowded'])
+    return slots_.Slots(lambda: limits['workers'], is_crowded=lambda: limits['is_crowded'])
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def flow():
 @pytest.fixture
 async def queue(recorder, dismissals, slots, flow):
     queue = queueing.Queue(
-        recorder.handle, slots, name='things', dismiss=dismissals.dismiss, flow=flow
+        queueing.Handling(recorder.handle, dismissals.dismiss), slots, name='things', flow=flow
     )
     yield queue
     await queue.close(timeout=0)
@@ -158,10 +159,10 @@ async def test_objects_that_were_there_are_dismissed_only_when_there_is_no_crowd
     dismissals.idle.add('uid1')
     limits['is_crowded'] = True
     queue.put(build_event(1, type=None))
-    await asyncio.sleep(queueing.CROWD_DELAY / 2)
+    await asyncio.sleep(slots_.CROWD_DELAY / 2)
     assert dismissals.asked == []
 
-    await asyncio.sleep(queueing.CROWD_DELAY)
+    await asyncio.sleep(slots_.CROWD_DELAY)
 
     assert dismissals.dismissed == [('uid1', [1], 1)]
 
@@ -344,7 +345,7 @@ async def test_dismissed_objects_do_not_wait_for_others_to_be_handled(
 
 
 async def test_many_dismissals_let_the_others_have_their_turn(queue, dismissals, slots):
-    count = 10 * queueing.TURN
+    count = 10 * slots_.TURN
     dismissals.idle |= {f'idle{number}' for number in range(count)}
     slots.shut()
     for number in range(count):
@@ -355,7 +356,7 @@ async def test_many_dismissals_let_the_others_have_their_turn(queue, dismissals,
         await asyncio.sleep(0)
         portions.append(len(dismissals.dismissed) - sum(portions))
 
-    assert max(portions) <= queueing.TURN
+    assert max(portions) <= slots_.TURN
     assert sum(portions) == count
 
 

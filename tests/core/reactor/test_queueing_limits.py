@@ -8,7 +8,7 @@ import logging
 import pytest
 from recorders import Verdict, build_event, settle
 
-from kopf._core.reactor import queueing
+from kopf._core.reactor import slots as slots_
 
 # Limits.
 
@@ -243,7 +243,7 @@ async def test_worker_that_fails_in_closing_is_reported(queue, recorder, caplog)
 
 
 async def test_all_who_wait_begin_in_turns_so_that_the_loop_is_not_blocked():
-    slots, begun, turns = queueing.Slots(lambda: None), [], 0
+    slots, begun, turns = slots_.Slots(lambda: None), [], 0
     slots.shut()
     for number in range(1050):
         slots.take(lambda number=number: not begun.append(number))

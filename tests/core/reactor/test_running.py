@@ -26,6 +26,8 @@ OPTIONS = {
     'standalone': None,
     'priority': None,
     'peering_name': None,
+    'leader_elect': None,
+    'leader_elect_namespace': None,
     'liveness_endpoint': None,
     'clusterwide': False,
     'namespaces': (),

@@ -10,11 +10,12 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import functools
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kopf._cogs.clients import errors
+from kopf._cogs.clients import errors, fences
 from kopf._cogs.clients.http import models
 from kopf._cogs.structs import credentials
 
@@ -142,14 +143,19 @@ class ForeignSession:
         options = {
             **self._options,
             'headers': {**self._options.get('headers', {}), **call.headers},
-            'data': call.body,
+            'data': _guard_body(call),
             'allow_redirects': False,
             'raise_for_status': False,
             'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),
         }
-        response = await self._http.request(
-            call.method, _encode(f'{self.server}{call.url}'), **options
-        )
+        call.permit()
+        try:
+            response = await self._http.request(
+                call.method, _encode(f'{self.server}{call.url}'), **options
+            )
+        except aiohttp.ClientError:
+            call.permit()  # it is not visible in the error if the body was not permitted
+            raise
         url, redirects = self._find_redirect(call, call.url, response), 1
         while url is not None and redirects < models.REDIRECTS_LIMIT:
             response.release()
@@ -179,6 +185,31 @@ class ForeignSession:
             finally:
                 self._unanswered.discard(unanswered)
                 unanswered.end.cancel()
+
+
+@functools.cache
+def _load_guarded_payload() -> type[Any]:
+    from aiohttp import payload
+
+    class GuardedPayload(payload.BytesPayload):
+        """The body of a request that is written only if still permitted when there is a connection."""
+
+        def __init__(self, body: bytes, permit: Callable[[], None]) -> None:
+            super().__init__(body)
+            self._permit = permit
+
+        async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+            self._permit()
+            await super().write_with_length(writer, content_length)
+
+    return GuardedPayload
+
+
+def _guard_body(call: models.Call) -> Any:
+    """Return the body for the HTTP library; a request without its body is never executed."""
+    if call.body is None or call.permit is fences.permit_all:
+        return call.body
+    return _load_guarded_payload()(call.body, call.permit)
 
 
 def _cut(response: 'aiohttp.ClientResponse') -> None:

@@ -130,7 +130,10 @@ class DirectSession:
             self._asked[connection] = call
             try:
                 limit = _find_earliest(deadline, _find_deadline(timeouts.head))
-                reader = await ask(connection, self._write(call, url), limit)
+                request = self._write(call, url)
+                # No await from here to the transport: the process can stop meanwhile.
+                call.permit()
+                reader = await ask(connection, request, limit)
             except (
                 TimeoutError,
                 connections.LostError,
@@ -143,7 +146,7 @@ class DirectSession:
                     raise self.translate(error, call) from error
                 is_repeated = True
                 continue
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, errors.FencedRequestError):
                 connection.abort()
                 raise
             finally:

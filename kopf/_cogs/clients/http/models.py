@@ -4,10 +4,11 @@ Models: requests to the API and its responses, independent of their transport.
 
 import dataclasses
 import urllib.parse
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
+from kopf._cogs.clients import fences
 from kopf._cogs.helpers import versions
 
 USER_AGENT = f'kopf/{versions.version}'
@@ -30,6 +31,10 @@ class Call:
     body: bytes | None = dataclasses.field(default=None, repr=False)
     is_repeatable: bool = True
     verb: str = ''  # the verb of the API
+    # Called right before the bytes are handed to the transport; the errors it raises are passed on.
+    permit: Callable[[], None] = dataclasses.field(
+        default=fences.permit_all, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
         return f'{self.method} {self.url.partition("?")[0]}'

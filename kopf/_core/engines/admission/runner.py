@@ -38,8 +38,10 @@ class Admission:
         *,
         context: requests.Context,
         scope: registration.Scope,
+        elected: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
+        self._elected = elected
         self._reviewer, self._context, self._scope, self._on_ready = (
             reviewer,
             context,
@@ -80,9 +82,14 @@ class Admission:
                 get_webhooks=lambda: self._reviewer.webhooks,
                 on_attempt=self._on_ready,
             )
-            self._keeping = asyncio.create_task(self._keeper.run(), name='keeper of webhooks')
+            self._keeping = asyncio.create_task(self._keep(self._keeper), name='keeper of webhooks')
         self._serving = asyncio.create_task(self._serve(), name='webhook server')
         return [task for task in (self._serving, self._keeping) if task is not None]
+
+    async def _keep(self, keeper: registration.Keeper) -> None:
+        """Write the webhooks, but of several replicas, only in the leading one."""
+        await self._elected.wait()
+        await keeper.run()
 
     async def stop(self) -> None:
         """
@@ -103,6 +110,8 @@ class Admission:
         if self._keeper is None or self._keeping is None:
             return
         await _stop(self._keeping)
+        if self._context.settings.leadership.name is not None:
+            return  # other replicas serve the same webhooks
         is_withdrawn = await self._keeper.withdraw()
         if is_withdrawn and not serving.done():
             await asyncio.sleep(LINGERING)
@@ -140,7 +149,7 @@ class Admission:
             self._keeper.reconfigure(config)
         if not self._is_reachable:
             self._is_reachable = True
-            if self._keeper is None:
+            if self._keeper is None or not self._elected.is_set():
                 self._on_ready()
 
 

@@ -113,18 +113,19 @@ class Spawner:
         """Start no daemons from now on."""
         self._is_exiting = True
 
-    async def stop(self) -> None:
+    async def stop(self, *, is_urgent: bool = False) -> None:
         """
         Stop all daemons because the operator exits: first request them to stop, then cancel them.
 
-        Cancelled daemons get a few seconds to end, and are then abandoned; functions in threads are
-        abandoned immediately. Whenever this wait is cancelled, all daemons are cancelled
-        immediately and awaited for a short time.
+        If it is urgent, they are cancelled at once. Cancelled daemons get a few seconds to end, and
+        are then abandoned; functions in threads are abandoned immediately. Whenever this wait is
+        cancelled, all daemons are cancelled immediately and awaited for a short time.
         """
         self.begin_exit()
         for task in list(self._all):
             task.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
         timeout = max((task.grace for task in self._all), default=0) + EXTRA_TIMEOUT
+        timeout = 0.0 if is_urgent else timeout
         try:
             if self._all:
                 logger.info(

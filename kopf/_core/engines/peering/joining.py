@@ -89,13 +89,21 @@ class Peering:
     def _settings(self) -> settings_.PeeringSettings:
         return self._context.settings.peering
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether other operators are ignored: with an election, also those in the usual peering."""
+        settings = self._settings
+        is_usual = settings.name == settings_.PeeringSettings.name and not settings.mandatory
+        is_elected = self._context.settings.leadership.name is not None
+        return settings.standalone or (is_elected and is_usual)
+
     def start(self) -> asyncio.Task[None]:
         """
         Start to look for other operators; pause until they are known, each namespace separately.
 
         The task ends only by an error: `LoginError` if there are no credentials.
         """
-        if not self._settings.standalone:
+        if not self._is_alone:
             self._pauses.turn(UNDECIDED, True)
         self._task = asyncio.create_task(self._run(), name='peering')
         return self._task
@@ -109,7 +117,7 @@ class Peering:
                 self._task.exception()  # it was raised already, or no longer matters
 
     async def _run(self) -> None:
-        if self._settings.standalone:
+        if self._is_alone:
             await asyncio.Event().wait()
         try:
             resource = await self._wait_for_resource()
@@ -182,7 +190,7 @@ class Peering:
     def _join(self, resource: references.Resource, namespace: references.Namespace) -> _Seat:
         name = self._settings.name
         membership = keepalive.Membership(
-            self._identity,
+            ranking.ally(self._identity, self._context.settings.leadership.name),
             targets.Target(resource, namespace, name),
             keepalive.isolate(self._context, name),
         )

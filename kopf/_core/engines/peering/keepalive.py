@@ -243,7 +243,12 @@ class Member:
 
     def _decide(self) -> ranking.Decision:
         priority = ranking.limit_priority(self.membership.settings.priority)
-        rank = ranking.Rank(self.membership.identity, priority, self._is_sharded)
+        rank = ranking.Rank(
+            self.membership.identity,
+            priority,
+            self._is_sharded,
+            self.membership.context.settings.leadership.name,
+        )
         return ranking.decide(self._peers, rank, now=_read_clock())
 
     def _choose_due(self, decision: ranking.Decision) -> float:

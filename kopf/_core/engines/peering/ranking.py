@@ -57,6 +57,11 @@ def detect_identity(*, environ: Mapping[str, str], now: datetime.datetime, tail:
     return Identity(pod or f'{detect_user()}/{now:%Y%m%d%H%M%S}/{tail}')
 
 
+def ally(identity: Identity, group: str | None) -> Identity:
+    """Mark the identity as one of a group that chooses its only active member in another way."""
+    return Identity(f'{group}:{identity}') if group else identity
+
+
 def detect_user() -> Identity:
     """Return the identity of a person for operators."""
     try:
@@ -169,6 +174,10 @@ class Rank:
     identity: Identity
     priority: int
     is_sharded: bool = False  # whether others serve other objects with the same priority
+    group: str | None = None  # whose members do not pause each other, see `ally`
+
+    def is_ally(self, peer: Identity) -> bool:
+        return self.group is not None and peer.startswith(f'{self.group}:')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +206,11 @@ def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
     return Decision(
         superiors=[peer for peer in alive if peer.record.priority > rank.priority],
         equals=[
-            peer for peer in alive if peer.record.priority == rank.priority and not rank.is_sharded
+            peer
+            for peer in alive
+            if peer.record.priority == rank.priority
+            and not rank.is_sharded
+            and not rank.is_ally(peer.identity)
         ],
         dead=[peer for peer in others if peer.deadline <= now],
         deadline=min((peer.deadline for peer in alive), default=math.inf),

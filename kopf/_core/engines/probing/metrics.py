@@ -46,6 +46,8 @@ class Sources:
     # The scopes of the peerings that currently cause pauses.
     get_pauses: Callable[[], Iterable[str]]
     clock: Callable[[], float]  # of the event loop
+    # The Lease of the election, and whether this replica leads; None without an election.
+    get_leadership: Callable[[], tuple[str, bool] | None] = lambda: None
 
 
 OPENMETRICS = 'application/openmetrics-text'
@@ -150,6 +152,7 @@ class _Collector(registry.Collector):
         yield from _collect_indices(sources.indices)
         yield from _collect_pauses(sources.meter.pauses, sources.get_pauses())
         yield from _collect_pulse(sources.pulse)
+        yield from _collect_leadership(sources.get_leadership())
 
 
 def _collect_flows(flows: Mapping[str, meters.Flow]) -> Iterator[Family]:
@@ -374,6 +377,16 @@ def _collect_pauses(
         ['scope'],
         [([scope], now[scope]) for scope in keepalive.SCOPES],
     )
+
+
+def _collect_leadership(leadership: tuple[str, bool] | None) -> Iterator[Family]:
+    """Also under the name by which Go programs report it, for their dashboards and alerts."""
+    for name, help in [
+        ('kopf_leader', 'Whether this replica of the operator leads.'),
+        ('leader_election_master_status', 'The same as kopf_leader.'),
+    ]:
+        if leadership is not None:
+            yield _gauge(name, help, ['name'], [([leadership[0]], int(leadership[1]))])
 
 
 def _collect_pulse(pulse: pulses.Pulse) -> Iterator[Family]:

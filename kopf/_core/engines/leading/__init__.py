@@ -1,0 +1,3 @@
+"""
+Leading: one replica of an operator handles objects, the others stand by. See `elections`.
+"""
