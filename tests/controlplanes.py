@@ -310,7 +310,7 @@ class ControlPlane:
             'bind-address': '127.0.0.1',
             'secure-port': port,
             'endpoint-reconciler-type': 'none',
-            'service-cluster-ip-range': '10.0.0.0/24',
+            'service-cluster-ip-range': '10.96.0.0/12',  # as in the sandbox
             'tls-cert-file': self._directory / 'server.crt',
             'tls-private-key-file': self._directory / 'server.key',
             'client-ca-file': self.ca_path,

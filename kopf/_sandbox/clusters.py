@@ -13,12 +13,18 @@ from kopf._sandbox import faults
 from kopf._sandbox.admission import chain, webhook_client
 from kopf._sandbox.auth import authn, escalation, rbac, reviews, roles, tokens
 from kopf._sandbox.controllers import (
+    account_tokens,
     crd_finalizer,
     establishing,
     garbage_collector,
+    initial_objects,
     interfaces,
     internal_client,
+    namespace_contents,
     namespaces,
+    protections,
+    quotas,
+    self_publishing,
 )
 from kopf._sandbox.meta import builtins, kinds, requests, rest_mapper
 from kopf._sandbox.openapi import builder
@@ -82,17 +88,34 @@ class Cluster:
             self.store, self.gate, self.converter, self.sources, self._guard
         )
         self.publisher = builder.Publisher(self.catalog)
-        self._controllers = self._make_controllers()
+        self._hands = internal_client.Housekeeper(self.store, self.catalog, self.sources)
+        self._contents = namespace_contents.ContentController(self.store, self._hands)
+        self._tokens = account_tokens.TokenController(self.store, self._hands, self.signer)
+        self._publisher = self_publishing.SelfPublisher(
+            self.store, self._hands, self.sources.format_now
+        )
+        self._controllers = self._make_controllers(self._hands)
         self._settling: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def start(self) -> None:
-        """Create the objects that every new cluster has."""
+    async def start(self, authority: bytes = b'') -> None:
+        """
+        Create the objects that every new cluster has; ``authority`` is its certificate, if any.
+        """
+        self._contents.authority = self._tokens.authority = authority
         self._loop = asyncio.get_running_loop()
         for name in NAMESPACES:
             await self._seed({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
         for body in roles.default_objects():
             await self._seed(body)
+        priorities = initial_objects.build_priorities(self.sources.format_now())
+        for home, body in (*priorities, *initial_objects.build_components()):
+            if self.store.get(home, '', body['metadata']['name']) is None:
+                self._hands.create(home, body)
+
+    def publish(self, host: str, port: int) -> None:
+        """Let clients in the cluster find the API server: it listens there from now on."""
+        self._publisher.publish(host, port)
 
     def restore(self, version: int, objects: Iterable[tuple[kinds.Home, dict[str, Any]]]) -> None:
         """Restore the objects saved as of a version, CRDs among them. Call it before the start."""
@@ -126,8 +149,7 @@ class Cluster:
         """Return the resource of a kind."""
         return self.catalog.find_kind(*kinds.split_api_version(api_version), kind)
 
-    def _make_controllers(self) -> Sequence[interfaces.Controller]:
-        hands = internal_client.Housekeeper(self.store, self.catalog, self.sources)
+    def _make_controllers(self, hands: interfaces.Hands) -> Sequence[interfaces.Controller]:
         self.store.observe(
             establishing.Establisher(self.store, self.catalog, self.sources.format_now).notice
         )
@@ -135,6 +157,11 @@ class Cluster:
             garbage_collector.GarbageCollector(self.store, hands),
             namespaces.NamespaceController(self.store, hands),
             crd_finalizer.DefinitionController(self.store, hands),
+            self._contents,
+            self._tokens,
+            protections.ProtectionController(self.store, hands),
+            quotas.QuotaController(self.store, hands),
+            self._publisher,
         ]
         for controller in made:
             self.store.observe(controller.notice)

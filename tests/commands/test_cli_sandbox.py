@@ -179,7 +179,7 @@ def test_manifests_come_from_files_directories_and_stdin(start, tmp_path):
     ).wait_until_served()
 
     names = [item['metadata']['name'] for item in running.ask(CONFIGS)['items']]
-    assert sorted(names) == ['five', 'four', 'one', 'two']
+    assert sorted(names) == ['five', 'four', 'kube-root-ca.crt', 'one', 'two']
     assert 'http://' in running.greeting
     running.end()
 
@@ -193,6 +193,7 @@ def test_manifests_come_from_the_environment_with_spaces_between(start, tmp_path
     ).wait_until_served()
 
     assert sorted(item['metadata']['name'] for item in running.ask(CONFIGS)['items']) == [
+        'kube-root-ca.crt',
         'one',
         'two',
     ]

@@ -36,6 +36,8 @@ SERVED = (
     'coordination.k8s.io',
     'node.k8s.io',
     'discovery.k8s.io',
+    'flowcontrol.apiserver.k8s.io',
+    'resource.k8s.io',
 )
 META = 'io.k8s.apimachinery.pkg.apis.meta.v1'
 EXTRAS = (  # not the kinds of any resource, but used in requests and responses

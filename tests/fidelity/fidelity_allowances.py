@@ -11,10 +11,11 @@ TEXTS = 'Whole values in the texts of errors are printed as Go prints them; ours
 PROSE = 'The descriptions of the columns of tables, and of the fields in the schemas, are in our own words.'
 GROUPS = 'Only the stable versions of the API are served, and of the groups, not all.'
 PODS = 'No pods run, so there is nothing to connect to, and nothing to change in those that run.'
-ACCOUNTS = 'Pods have nothing of their service accounts, which can be absent: there is nobody to make them.'
 VERSION = 'The sandbox does not pretend to be built by Go, and tells that it is a sandbox.'
 REVIEWS = 'The owners of the fields of reviews are not recorded: reviews are not stored.'
 POSTS = 'Posting to the path of a custom object is refused at once, whatever is posted.'
+USER = 'The administrators are called differently, and ours has no uid.'
+ADDRESS = 'The servers listen at different ports.'
 VERSIONED = 'The owned fields are not converted between the versions by conversion webhooks.'
 PROTOBUF = 'Protobuf is understood, but never answered.'
 
@@ -94,23 +95,16 @@ ALLOWANCES = (
     Allowance(
         'pods', 'PATCH .*/pods/one', r'\.body\.(message|details\.causes\[0\]\.message)', TEXTS
     ),
-    Allowance('pods', 'of an absent account', r'\.code', ACCOUNTS),
-    Allowance(
-        'pods',
-        'pods',
-        r'\.body\.spec\.(serviceAccount|serviceAccountName|volumes|imagePullSecrets)',
-        ACCOUNTS,
-    ),
-    Allowance(
-        'pods', 'pods', r'\.body\.spec\.(containers|initContainers)\[\d\]\.volumeMounts', ACCOUNTS
-    ),
     Allowance(
         'denials', 'GET /version', r'\.body\.(compiler|gitCommit|gitVersion|goVersion)', VERSION
     ),
+    Allowance(
+        'initial-objects', 'services/kubernetes', r'\.body\.spec\.ports\[0\]\.targetPort', ADDRESS
+    ),
     Allowance('denials', 'accessreviews', r'\.body\.metadata\.managedFields', REVIEWS),
+    Allowance('review-forms', 'accessreviews', r'\.body\.metadata\.managedFields', REVIEWS),
+    Allowance('approvals', 'certificatesigningrequests', r'\.body\.spec\.(uid|username)', USER),
     Allowance('wrong-requests', 'POST .*/things/one', r'\.code', POSTS),
     Allowance('absences', 'protobuf', r'\.(body|headers\.Content-Type\[0\])', PROTOBUF),
-    Allowance('absences', 'flowcontrol', r'\.code', GROUPS),
-    Allowance('absences', 'resource.k8s.io', r'\.code', GROUPS),
     Allowance('absences', 'autoscaling/v1', r'\.code', GROUPS),
 )

@@ -22,7 +22,7 @@ REASONS = {
     'age': 'of the clock; in the cells of tables',
     'generated name': 'the last five letters are random',
     'address': 'the servers and the webhooks are not at the same place',
-    'certificate': 'the webhooks have their own authority for each server',
+    'certificate': 'the webhooks have their own authority for each server, and each server has its own',
     'order of field managers': 'by time, and within a second by names: it depends on when the second ends',
     'user': 'who administers the cluster is called differently',
     'periodic bookmarks': 'of the clock; they are skipped in streams, unless they are what is waited for',
@@ -50,6 +50,7 @@ TEXTS = (
     (re.compile(r'(ResourceVersion in (?:the precondition|record)) \(\d+\)'), r'\1 (<version>)'),
     (re.compile(r'Invalid value: "\{.*\}": '), 'Invalid value: "<object>": '),
     (re.compile(r'127\.0\.0\.1:\d+'), '<address>'),
+    (re.compile(r'kube-api-access-[a-z0-9]{5}'), 'kube-api-access-<random>'),
     (re.compile(r'\bcontinue=[\w%=-]+'), 'continue=<token>'),
 )
 
@@ -135,7 +136,7 @@ class Masker:
             return '<token>'
         if key == 'managedFields' and isinstance(item, list):
             return sorted(self.mask(item), key=_dump)
-        if key in ('serverAddress', 'caBundle', 'userInfo'):
+        if key in ('serverAddress', 'caBundle', 'ca.crt', 'userInfo'):
             return f'<{key}>'
         if (
             key in ('resources', 'subresources')

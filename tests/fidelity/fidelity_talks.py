@@ -253,6 +253,14 @@ class Talk:
             while (await self._request('POST', path, body, dryRun='All')).code != 201:
                 await asyncio.sleep(PAUSE)
 
+    async def wait_until_forbidden(self, path: str, body: Any) -> None:
+        """
+        Wait until such objects are refused: when the server has seen what it refuses them for.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while (await self._request('POST', path, body, dryRun='All')).code != 403:
+                await asyncio.sleep(PAUSE)
+
     async def wait_until_gone(self, path: str) -> None:
         await self.wait_until(path, lambda code, _: code == 404)
 

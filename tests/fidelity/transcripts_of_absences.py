@@ -30,12 +30,7 @@ async def do_without(talk: Talk) -> None:
         talk.core('configmaps', 'one'), headers={'Accept': f'{PROTOBUF},application/json'}
     )
     talk.note('groups')
-    for path in (
-        '/apis/flowcontrol.apiserver.k8s.io',
-        '/apis/resource.k8s.io',
-        '/apis/autoscaling/v1',
-    ):
-        await talk.get(path)
+    await talk.get('/apis/autoscaling/v1')
 
 
 TRANSCRIPTS = (Transcript('absences', do_without),)

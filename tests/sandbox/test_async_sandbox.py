@@ -48,7 +48,7 @@ async def test_coroutines_wait_by_the_clock_of_their_loop(virtual_time, fraction
     async with kopf.testing.Sandbox(tls=False) as sandbox:
         with pytest.raises(TimeoutError):
             await sandbox.wait('cm', 'cm', lambda body: body is not None, timeout=1000 + fraction)
-        events = [event async for event in sandbox.watch('cm', timeout=1000 + fraction)]
+        events = [event async for event in sandbox.watch('secrets', timeout=1000 + fraction)]
 
         assert virtual_time.elapsed == pytest.approx(2000, abs=1e-4)
         assert events == []
@@ -81,7 +81,7 @@ async def test_coroutines_follow_an_object_through_its_absence():
 async def test_coroutines_get_events_from_the_moment_of_the_call():
     async with kopf.testing.Sandbox(tls=False) as sandbox:
         await sandbox.create(CONFIG)
-        events = sandbox.watch('cm', 'default', timeout=0)
+        events = sandbox.watch('cm', 'default', labels='app', timeout=0)
         states = sandbox.follow('cm', 'cm', timeout=0)
         await sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
         await sandbox.delete('cm', 'cm')
@@ -100,9 +100,9 @@ async def test_iterators_of_coroutines_end_when_the_sandbox_is_left():
 
     async with kopf.testing.Sandbox(tls=False) as sandbox:
         following = asyncio.create_task(collect(sandbox.follow('cm', 'cm')))
-        watching = asyncio.create_task(collect(sandbox.watch('cm')))
+        watching = asyncio.create_task(collect(sandbox.watch('secrets')))
         waiting = asyncio.create_task(sandbox.wait('cm', 'cm', lambda body: body is not None))
-        unused = sandbox.watch('cm')
+        unused = sandbox.watch('secrets')
         await asyncio.sleep(0)
 
     async with asyncio.timeout(10):

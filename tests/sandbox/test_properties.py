@@ -30,7 +30,7 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
         self.cluster = clusters.Cluster()
         self.handler = verbs.Handler(self.cluster)
         self.loop.run_until_complete(self.cluster.start())
-        self.resource = self.cluster.find('v1', 'ConfigMap')
+        self.resource = self.cluster.find('v1', 'Secret')
         self.model = {}  # by name: what must be there
         self.worlds = {self.cluster.store.version: {}}  # by version: what was there
         self.writes = []  # (version, name) of all that has happened

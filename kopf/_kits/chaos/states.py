@@ -27,6 +27,16 @@ VOLATILE = (
 IGNORED = frozenset({'Event', 'Lease', 'CustomResourceDefinition'})
 """The kinds that do not show what an operator has achieved."""
 
+PUBLISHED = frozenset(
+    (
+        'Service default/kubernetes',
+        'Endpoints default/kubernetes',
+        'EndpointSlice default/kubernetes',
+        'ServiceCIDR kubernetes',
+    )
+)
+"""The objects with the address and the time of the start of the API server."""
+
 LONGEST = 200  # characters of a shown value
 
 State = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -54,8 +64,9 @@ def build_state(objects: Collection[Mapping[str, Any]], blindness: Blindness) ->
     labels = {body['metadata'].get('uid'): name_object(body) for body in objects}
     state: dict[str, list[Mapping[str, Any]]] = {}
     for body in objects:
-        if body.get('kind') not in IGNORED:
-            state.setdefault(name_object(body), []).append(_strip(body, labels, blindness))
+        name = name_object(body)
+        if body.get('kind') not in IGNORED and name not in PUBLISHED:
+            state.setdefault(name, []).append(_strip(body, labels, blindness))
     return {name: sorted(bodies, key=_dump) for name, bodies in sorted(state.items())}
 
 

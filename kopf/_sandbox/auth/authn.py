@@ -20,6 +20,9 @@ AUTHENTICATED = 'system:authenticated'
 UNAUTHENTICATED = 'system:unauthenticated'
 MASTERS = rbac.MASTERS
 
+FINGERPRINT = 'fingerprint'
+"""The digest of a certificate (SHA-256, hexadecimal), beside its fields as decoded by `ssl`."""
+
 _INVALID_TOKEN = 'invalid bearer token'
 _EXTRA_PREFIX = 'impersonate-extra-'
 _ACCOUNT_PREFIX = 'system:serviceaccount:'
@@ -157,7 +160,11 @@ def _read_certificate(certificate: Mapping[str, Any]) -> requests.User | None:
     pairs = [pair for names in certificate.get('subject', ()) for pair in names]
     common = [value for key, value in pairs if key == 'commonName']
     groups = tuple(value for key, value in pairs if key == 'organizationName')
-    return _mark_authenticated(requests.User(common[-1], groups)) if common else None
+    extra = {}
+    if certificate.get(FINGERPRINT):
+        extra[f'{_EXTRA_DOMAIN}/credential-id'] = (f'X509SHA256={certificate[FINGERPRINT]}',)
+    user = requests.User(common[-1], groups, extra=extra) if common else None
+    return None if user is None else _mark_authenticated(user)
 
 
 def _mark_authenticated(user: requests.User) -> requests.User:

@@ -9,6 +9,7 @@ in one line that names the file.
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,6 +20,32 @@ SUFFIXES: Final = ('.yaml', '.yml', '.json')
 UNKNOWN: Final = 'the manifest'
 MAX_EXPANDED: Final = 3 * 1024 * 1024
 """The limit of characters in a document with its aliases expanded: as for API requests."""
+
+
+_WORDS: Final = ('y', 'n', 'yes', 'no', 'on', 'off', 'true', 'false')
+_SCALARS: Final = (
+    (
+        'tag:yaml.org,2002:bool',
+        re.compile(
+            f'^(?:{"|".join((*_WORDS, *map(str.title, _WORDS), *map(str.upper, _WORDS)))})$'
+        ),
+        'yYnNtTfFoO',
+    ),
+    (
+        'tag:yaml.org,2002:int',
+        re.compile(r'^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0[0-7_]*|[1-9][0-9_]*)$'),
+        '-+0123456789',
+    ),
+    (
+        'tag:yaml.org,2002:float',
+        re.compile(
+            r'^(?:[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?'
+            r'|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$'
+        ),
+        '-+0123456789.',
+    ),
+)
+"""The plain scalars that are not strings: their tags, patterns, and possible first characters."""
 
 
 class ManifestError(Exception):
@@ -100,6 +127,19 @@ def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
     return [_simplify(document, source) for document in documents if document is not None]
 
 
+def compose_yaml(raw: bytes) -> Any:
+    """Return the root node of the first document; ``None`` if it is empty or malformed."""
+    import yaml
+
+    loader = _make_loader()(raw)
+    try:
+        return loader.get_node() if loader.check_node() else None
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError):
+        return None
+    finally:
+        loader.dispose()
+
+
 def _find_files(path: pathlib.Path) -> list[pathlib.Path]:
     if path.is_dir():
         return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
@@ -164,11 +204,30 @@ def _make_loader() -> Any:
     loader: Any = type(
         'ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document}
     )
-    loader.yaml_implicit_resolvers = {
-        char: [(tag, regexp) for tag, regexp in resolvers if tag != 'tag:yaml.org,2002:timestamp']
-        for char, resolvers in base.yaml_implicit_resolvers.items()
-    }
+    _resolve_as_go(loader)
     return loader
+
+
+def _resolve_as_go(loader: Any) -> None:
+    """Let the plain scalars have the types that they have in the YAML of the API server."""
+    inherited = ('tag:yaml.org,2002:null', 'tag:yaml.org,2002:merge')
+    loader.yaml_implicit_resolvers = {
+        char: kept
+        for char, resolvers in loader.yaml_implicit_resolvers.items()
+        if (kept := [item for item in resolvers if item[0] in inherited])
+    }
+    for tag, pattern, firsts in _SCALARS:
+        loader.add_implicit_resolver(tag, pattern, list(firsts))
+    loader.bool_values = {**loader.bool_values, 'y': True, 'n': False}
+    loader.add_constructor('tag:yaml.org,2002:int', _construct_int)
+    loader.add_constructor('tag:yaml.org,2002:merge', loader.construct_yaml_str)
+
+
+def _construct_int(loader: Any, node: Any) -> int:
+    text = node.value.replace('_', '').lower()
+    digits = text.lstrip('+-')
+    is_octal = digits.startswith('0') and digits.isdigit()
+    return int(text, 8) if is_octal else int(text, 0)
 
 
 def _measure(node: Any, known: dict[int, int]) -> int:

@@ -21,7 +21,7 @@ class DefinitionController:
         if change.home == kinds.CRDS:
             if change.type == 'DELETED':
                 self._leaving.pop(change.new.name, None)
-            elif b'"deletionTimestamp"' in change.new.raw:
+            elif change.new.is_leaving:
                 plural, _, group = change.new.name.partition('.')
                 self._leaving[change.new.name] = kinds.Home(group, plural)
                 self._is_pending = True
@@ -35,7 +35,7 @@ class DefinitionController:
         self._is_pending = False
         for name, home in list(self._leaving.items()):
             for stored in self._store.shelf(home).select(''):
-                if b'"deletionTimestamp"' not in stored.raw:
+                if not stored.is_leaving:
                     self._hands.delete(home, stored, 'Background')
             stored_crd = self._store.get(kinds.CRDS, '', name)
             if stored_crd is not None:

@@ -39,7 +39,7 @@ class GarbageCollector:
             )
         else:
             self._alive[change.new.uid] = place
-            if owners or b'"deletionTimestamp"' in change.new.raw:
+            if owners or change.new.is_leaving:
                 self._suspects[place] = None
             # The owners that are possibly unblocked now.
             released = [self._alive[uid] for uid in before if uid in self._alive]
@@ -115,8 +115,10 @@ class GarbageCollector:
 
     def _is_waiting(self, place: Place) -> bool:
         home, key = place
-        raw = self._store.shelf(home).objects[key].raw
-        return b'"foregroundDeletion"' in raw and b'"deletionTimestamp"' in raw
+        stored = self._store.shelf(home).objects[key]
+        if not stored.is_leaving or b'"foregroundDeletion"' not in stored.raw:
+            return False
+        return deletion.FOREGROUND in (stored.load()['metadata'].get('finalizers') or ())
 
     def _delete_dependents(self, uid: str) -> bool:
         """Delete all dependents; return whether some of them still block the owner."""

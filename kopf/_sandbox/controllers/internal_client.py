@@ -2,6 +2,7 @@
 The internal client: the writes that the cluster makes by itself, without requests.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._sandbox.apply import managed_fields, server_side
@@ -20,6 +21,29 @@ class Housekeeper:
         self, store: memory.Storage, catalog: kinds.Catalog, sources: prepare.Sources
     ) -> None:
         self._store, self._catalog, self._sources = store, catalog, sources
+
+    def create(
+        self, home: kinds.Home, body: dict[str, Any], *, owned: Mapping[str, Any] | None = None
+    ) -> None:
+        """
+        Store a new object, which is complete besides its uid and time. It passes no checks.
+
+        ``owned`` are the fields that the controllers own, if any. They are not computed: it costs
+        more than all the rest, and these objects come with every namespace.
+        """
+        meta, now = body['metadata'], self._sources.format_now()
+        meta |= {'uid': self._sources.make_uid(), 'creationTimestamp': now}
+        if owned is not None:
+            entry = {
+                'manager': CONTROLLERS,
+                'operation': 'Update',
+                'apiVersion': body['apiVersion'],
+            }
+            entry |= {'time': now, 'fieldsType': 'FieldsV1', 'fieldsV1': owned}
+            meta['managedFields'] = [entry]
+        resource = self._find(home)
+        fields = {} if resource is None else prepare.extract_fields(resource, body)
+        self._store.put(home, body, fields=fields)
 
     def update(self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]) -> None:
         """Store a new state of an object, or remove the object if its last finalizer is gone."""

@@ -19,7 +19,7 @@ class NamespaceController:
         if change.home == kinds.NAMESPACES:
             if change.type == 'DELETED':
                 self._terminating.pop(change.new.name, None)
-            elif b'"deletionTimestamp"' in change.new.raw:
+            elif change.new.is_leaving:
                 self._terminating[change.new.name] = None
                 self._is_pending = True
         elif change.new.namespace in self._terminating:
@@ -36,7 +36,7 @@ class NamespaceController:
 
     def _empty(self, namespace: str) -> None:
         for home, stored in self._find_content(namespace):
-            if b'"deletionTimestamp"' not in stored.raw:
+            if not stored.is_leaving:
                 self._hands.delete(home, stored, 'Background')
         left = self._find_content(namespace)
         self._note_contents(namespace, left)
@@ -53,7 +53,7 @@ class NamespaceController:
 
     def _note_contents(self, namespace: str, left: list[tuple[kinds.Home, memory.Stored]]) -> None:
         stored = self._store.get(kinds.NAMESPACES, '', namespace)
-        if stored is not None and b'"deletionTimestamp"' in stored.raw:
+        if stored is not None and stored.is_leaving:
             body = stored.load()
             namespace_conditions.note_contents(body, [(home, item.load()) for home, item in left])
             self._hands.update(kinds.NAMESPACES, stored, body)

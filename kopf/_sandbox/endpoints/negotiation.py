@@ -108,6 +108,11 @@ def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
     return sorted(options, key=lambda option: -_parse_quality(option[1].get('q', '1')))
 
 
+def is_yaml(content_type: str) -> bool:
+    """Return whether a body of this type is in YAML."""
+    return content_type.split(';')[0].strip().lower() in _YAML_NAMES
+
+
 def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '') -> Any:
     """
     Decode a body by its media type; ``kind`` is the expected kind.

@@ -120,7 +120,7 @@ class Handler:
             if not isinstance(body, dict):
                 prepare.decode_object(request, body)
             now = self._cluster.sources.now().timestamp()
-            return self._answer_value(reviewer.answer(request, body, now), asking, 201)
+            return self._answer_review(reviewer.answer(request, body, now), asking)
         if request.subresource:
             return await self._act_on_pod(request, body, asking)
         outcome = await self._cluster.writer.create(request, body)
@@ -167,11 +167,7 @@ class Handler:
         media_type = asking.content_type.split(';')[0].strip().lower()
         _check_patch_type(request, media_type)
         if media_type == APPLY_PATCH:
-            config = negotiation.decode_body(asking.body, negotiation.YAML, request.resource.kind)
-            force = request.options.get('force') in ('true', '1')
-            outcome = await self._cluster.writer.apply(request, config, force=force)
-            code = 201 if outcome.is_created else 200
-            return await self._answer(request, asking, outcome.stored, code)
+            return await self._apply(request, asking)
         is_free = request.resource.custom or media_type == STRATEGIC_PATCH
         patch, request = (
             negotiation.decode_patch(asking.body, custom=is_free),
@@ -180,6 +176,27 @@ class Handler:
         outcome = await self._cluster.writer.patch(
             request, lambda old: _apply_patch(request, media_type, old, patch)
         )
+        return await self._answer(request, asking, outcome.stored)
+
+    async def _apply(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        config = negotiation.decode_body(asking.body, negotiation.YAML, request.resource.kind)
+        force = request.options.get('force') in ('true', '1')
+        lines = _find_repeated_lines(request, asking)
+        if lines and prepare.is_strict(request):
+            # The wrong fields are reported before the repeated ones.
+            trial = dataclasses.replace(request, dry_run=True)
+            await self._cluster.writer.apply(trial, config, force=True)
+            raise _refuse_repeated(lines)
+        if request.subresource != 'scale':
+            outcome = await self._cluster.writer.apply(request, config, force=force)
+            request.warnings.extend(lines)
+            code = 201 if outcome.is_created else 200
+            return await self._answer(request, asking, outcome.stored, code)
+        scaled = scale_subresource.build_applied(request.resource, config)
+        try:
+            outcome = await self._cluster.writer.apply(request, scaled, force=force)
+        except errors.ApiError as e:
+            raise scale_subresource.reword_conflict(request.resource, e) from e
         return await self._answer(request, asking, outcome.stored)
 
     async def _delete(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
@@ -242,6 +259,16 @@ class Handler:
             code, negotiation.encode_value(value, form, pretty=asking.pretty), form.media_type
         )
 
+    def _answer_review(self, review: Mapping[str, Any], asking: Asking) -> negotiation.Answer:
+        """Answer with an object that is not stored: its metadata can be had alone, but no table."""
+        form = negotiation.choose_form(asking.accept, shapes=True)
+        if form.shape == 'Table':
+            raise errors.unknown_shape(negotiation.WRITTEN)
+        if form.shape:
+            meta = review.get('metadata') or {}
+            review = {'kind': form.shape, 'apiVersion': 'meta.k8s.io/v1', 'metadata': meta}
+        return self._answer_value(review, asking, 201)
+
     def _choose_renderer(self, request: requests.Request, asking: Asking) -> negotiation.Renderer:
         form = negotiation.choose_form(
             asking.accept,
@@ -271,8 +298,28 @@ def _parse_interest(request: requests.Request) -> selectors.Interest:
 
 def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
     """Add the repeated fields of the body to the request: decoding loses them."""
+    if request.options.get('fieldValidation') == 'Ignore':
+        return request
+    if negotiation.is_yaml(asking.content_type):
+        lines = duplicates.find_repeated_lines(asking.body)
+        return dataclasses.replace(request, repeated_lines=tuple(lines)) if lines else request
     found = duplicates.find_duplicates(asking.body)
-    return dataclasses.replace(request, duplicates=tuple(found)) if found else request
+    if not found.paths:
+        return request
+    return dataclasses.replace(request, duplicates=found.paths, positions=found.positions)
+
+
+def _find_repeated_lines(request: requests.Request, asking: Asking) -> list[str]:
+    """Return the messages about the repeated keys of an applied configuration."""
+    is_ignored = request.options.get('fieldValidation') == 'Ignore'
+    return [] if is_ignored else duplicates.find_repeated_lines(asking.body)
+
+
+def _refuse_repeated(lines: list[str]) -> errors.ApiError:
+    listed = prepare.YAML_ERRORS + '\n  '.join(lines)
+    return errors.bad_request(
+        f'error strict decoding YAML: error converting YAML to JSON: {listed}'
+    )
 
 
 def _decode_delete_options(asking: Asking) -> dict[str, Any]:

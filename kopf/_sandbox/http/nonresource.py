@@ -2,14 +2,17 @@
 Non-resource URLs: discovery, OpenAPI, the version, and the health.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._sandbox import clusters
 from kopf._sandbox.endpoints import negotiation
+from kopf._sandbox.http import health, server_metrics
 from kopf._sandbox.meta import discovery, errors
 from kopf._sandbox.openapi import v2
 
-HEALTH = ('/healthz', '/livez', '/readyz')
+HEALTH = health.ROOTS
+PLAIN = 'text/plain; charset=utf-8'
 SWAGGER_JSON = ('', '*/*', 'application/*', 'application/json')
 
 
@@ -25,12 +28,16 @@ class Library:
         self._cluster = cluster
 
     def find(
-        self, path: str, accept: str, *, address: str, pretty: bool
+        self, path: str, accept: str, *, address: str, pretty: bool, options: Mapping[str, str]
     ) -> negotiation.Answer | None:
         """Return the document at a path, if any. Raises `ApiError` if it is not acceptable."""
         path = path.rstrip('/') or '/'
         if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
-            return negotiation.Answer(200, b'ok', 'text/plain; charset=utf-8')
+            text = health.describe(path, options)
+            return None if text is None else negotiation.Answer(200, text.encode(), PLAIN)
+        if path == '/metrics':
+            body = server_metrics.render(self._cluster.store, self._cluster.catalog)
+            return negotiation.Answer(200, body, server_metrics.MEDIA_TYPE)
         if path == '/version':
             return self._find_version(accept)
         if path == '/openapi/v2':
@@ -70,6 +77,7 @@ class Library:
                         '/api/v1',
                         '/apis',
                         *HEALTH,
+                        '/metrics',
                         '/openapi/v2',
                         '/openapi/v3',
                         '/version',

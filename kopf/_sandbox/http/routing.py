@@ -15,7 +15,7 @@ from kopf._sandbox import clusters, faults
 from kopf._sandbox.auth import authn, rbac
 from kopf._sandbox.codec import parsing
 from kopf._sandbox.endpoints import negotiation, verbs
-from kopf._sandbox.http import nonresource, warning_headers
+from kopf._sandbox.http import deadlines, nonresource, warning_headers
 from kopf._sandbox.meta import discovery, errors, kinds, request_info, requests
 
 logger = logging.getLogger('kopf.sandbox')
@@ -92,6 +92,8 @@ class Router:
                 target.name,
                 target.subresource,
             )
+        if verb != 'watch':
+            deadlines.check_timeout(call.options.get('timeout', ''))
         await self._cluster.faults.afflict(asked)
         user = self._authenticate(call)
         asked.user = user.name
@@ -127,7 +129,13 @@ class Router:
         if not nonresource.is_public(call.path):
             self._authorize(user, rbac.Attributes(call.method.lower(), path=call.path))
         accept = call.headers.get('Accept', '')
-        found = self._library.find(call.path, accept, address=call.address, pretty=call.is_pretty)
+        found = self._library.find(
+            call.path,
+            accept,
+            address=call.address,
+            pretty=call.is_pretty,
+            options=call.options,
+        )
         if (
             found is not None
             and call.method not in ('GET', 'HEAD')

@@ -7,6 +7,7 @@ Only this module depends on the HTTP library: it reads the calls, and writes the
 import asyncio
 import collections
 import contextlib
+import hashlib
 import logging
 import ssl
 import uuid
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from kopf._sandbox import clusters, faults
+from kopf._sandbox.auth import authn
 from kopf._sandbox.endpoints import negotiation
 from kopf._sandbox.http import filters, routing
 from kopf._sandbox.meta import errors
@@ -146,11 +148,7 @@ class Server:
             headers = http.headers.copy()
             headers['Authorization'] = f'Bearer {token}'
         secured = self.context is not None and http.transport is not None
-        certificate = (
-            http.transport.get_extra_info('peercert')
-            if secured and http.transport is not None
-            else None
-        )
+        certificate = _read_certificate(http.transport) if secured and http.transport else None
         return routing.Call(
             http.method,
             path,
@@ -192,6 +190,15 @@ class Server:
         finally:
             self.cluster.faults.close_stream(stream)
         return response
+
+
+def _read_certificate(transport: asyncio.Transport) -> Mapping[str, Any] | None:
+    """Read the certificate of the client, if any, as decoded by `ssl`, with its fingerprint."""
+    certificate: Mapping[str, Any] | None = transport.get_extra_info('peercert')
+    if not certificate:
+        return None
+    raw = transport.get_extra_info('ssl_object').getpeercert(binary_form=True)
+    return {**certificate, authn.FINGERPRINT: hashlib.sha256(raw).hexdigest()}
 
 
 def make_response(answer: negotiation.Answer) -> web.Response:

@@ -19,7 +19,7 @@ DEFINITIONS: Final = pathlib.Path(__file__).with_name('definitions')
 REF_PREFIX: Final = '#/components/schemas/'
 
 SERVED_SUBRESOURCES: Final = frozenset(
-    ('status', 'scale', 'finalize', 'token', 'eviction', 'binding')
+    ('status', 'scale', 'approval', 'finalize', 'token', 'eviction', 'binding')
 )
 """Other subresources (logs, proxies, …) need nodes, which the sandbox does not have."""
 

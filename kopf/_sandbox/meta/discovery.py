@@ -171,6 +171,7 @@ def list_subresources(resource: kinds.Resource) -> list[Subresource]:
 _SUBRESOURCES: Final[Mapping[str, tuple[Kind | None, tuple[str, ...]]]] = {
     'status': (None, ('get', 'patch', 'update')),
     'scale': (Kind('Scale', 'autoscaling', 'v1'), ('get', 'patch', 'update')),
+    'approval': (None, ('get', 'patch', 'update')),
     'finalize': (None, ('update',)),
     'binding': (Kind('Binding'), ('create',)),
     'eviction': (Kind('Eviction', 'policy', 'v1'), ('create',)),

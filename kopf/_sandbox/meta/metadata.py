@@ -282,8 +282,15 @@ def wipe(obj: dict[str, Any]) -> None:
 
 
 def check_new_version(obj: Mapping[str, Any]) -> None:
-    """Raise the API's 500 if a new object already has a version (not checked in dry runs)."""
-    if obj['metadata'].get('resourceVersion') not in (None, '', '0'):
+    """
+    Raise the API's 500 if a new object already has a version (not checked in dry runs). As in the
+    API, texts that are no versions are ignored.
+    """
+    try:
+        version = go_format.parse_uint(obj['metadata'].get('resourceVersion') or '0')
+    except ValueError:
+        return
+    if version:
         raise errors.ApiError(500, '', 'resourceVersion should not be set on objects to be created')
 
 

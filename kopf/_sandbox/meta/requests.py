@@ -34,6 +34,9 @@ class Request:
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the query parameters
     dry_run: bool = False
     field_manager: str = ''
-    duplicates: tuple[str, ...] = ()  # the repeated fields of the body
+    duplicates: tuple[str, ...] = ()  # the repeated fields of the body in JSON
+    # The order of all fields in the body, if there are repeated ones.
+    positions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    repeated_lines: tuple[str, ...] = ()  # the messages about the repeated keys of the body in YAML
     # For the Warning headers of the response.
     warnings: list[str] = dataclasses.field(default_factory=list)

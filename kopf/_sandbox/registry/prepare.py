@@ -18,10 +18,11 @@ from kopf._sandbox.apiextensions import crds
 from kopf._sandbox.apply import server_side
 from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import builtins, errors, kinds, metadata, requests, schemas
-from kopf._sandbox.registry import defaulting, deletion, strategies
+from kopf._sandbox.registry import approvals, defaulting, deletion, strategies
 from kopf._sandbox.registry.rules import entries
 from kopf._sandbox.schema import jsonpaths, pruning, validation
 
+YAML_ERRORS = 'yaml: unmarshal errors:\n  '
 CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
 _STATUS_KEEPERS = ('Node',)  # their status can be set on creation
 _LABEL_KEEPERS = ('Deployment',)  # their labels cannot be changed together with the status
@@ -79,7 +80,7 @@ def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
         return
     shown = _dump(obj) if request.verb == 'patch' and is_strict(request) else ''
     unknown = pruning.prune(obj, schema)
-    if unknown or request.duplicates:
+    if unknown or request.duplicates or request.repeated_lines:
         _report_unknown(request, unknown, shown)
     if not resource.custom:
         refusal = strategies.check_types(obj, schema, resource.kind, resource.version)
@@ -133,8 +134,8 @@ def prepare_update(
     """Restore the fields of the server and of other endpoints; return the object to store."""
     resource = request.resource
     metadata.prepare_update(obj, old)
-    if request.subresource == 'status':
-        return _take_status(resource, obj, old)
+    if request.subresource in ('status', 'approval'):
+        return _take_any_status(request, obj, old, sources)
     if request.subresource == 'binding':
         return _take_node(obj, old, sources.format_now())
     if request.subresource == 'finalize':
@@ -157,9 +158,20 @@ def prepare_update(
     return obj
 
 
+def _take_any_status(
+    request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any], sources: Sources
+) -> dict[str, Any]:
+    if request.resource.home == approvals.REQUESTS:
+        is_approval = request.subresource == 'approval'
+        now = sources.format_now()
+        status = approvals.merge_status(obj, old, is_approval=is_approval, now=now)
+        obj = {**obj, 'status': status}
+    return _take_status(request.resource, obj, old)
+
+
 def list_reset_fields(request: requests.Request) -> tuple[str, ...]:
     """Return the fields that are not writable through the endpoint, so they do not become owned."""
-    if request.subresource == 'status':
+    if request.subresource in ('status', 'approval'):
         return ('spec', 'metadata.labels') if request.resource.kind in _LABEL_KEEPERS else ('spec',)
     return ('status',) if request.resource.has_status else ()
 
@@ -179,6 +191,9 @@ def validate(
         problems = strategies.validate_update(
             resource.group, resource.kind, obj, old, namespaced=resource.namespaced
         )
+    if resource.home == approvals.REQUESTS and old is not None:
+        is_approval = request.subresource == 'approval'
+        problems += approvals.validate(obj, old, is_approval=is_approval)
     if (resource.group, resource.kind) == CRD:
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
@@ -188,10 +203,12 @@ def validate(
         raise errors.invalid(
             resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems
         )
-    if resource.custom:
-        request.warnings.extend(
-            metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {})
-        )
+    if not resource.custom:
+        request.warnings.extend(strategies.list_warnings(obj, old))
+        return
+    request.warnings.extend(
+        metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {})
+    )
 
 
 def _validate_custom(
@@ -335,11 +352,11 @@ def is_strict(request: requests.Request) -> bool:
 
 def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -> None:
     """Refuse or warn about unknown and repeated fields; ``shown`` is the result of a patch."""
-    texts = [
-        *(f'duplicate field {errors.render(path)}' for path in request.duplicates),
-        *(f'unknown field {errors.render(path)}' for path in unknown),
-    ]
     resource = request.resource
+    texts = _describe_fields(request, unknown)
+    lines = '\n  '.join(request.repeated_lines)
+    repeated = [f'{YAML_ERRORS}{lines}'] if lines and is_strict(request) else request.repeated_lines
+    texts = [*repeated, *texts]
     if is_strict(request) and shown:
         raise _refuse_patch(shown, f'strict decoding error: {", ".join(texts)}')
     if is_strict(request):
@@ -349,6 +366,19 @@ def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -
         )
     if request.options.get('fieldValidation') != 'Ignore':
         request.warnings.extend(texts)
+
+
+def _describe_fields(request: requests.Request, unknown: list[str]) -> list[str]:
+    """
+    Describe repeated and unknown fields in the order of the API: that of the text for bodies of
+    built-in objects, the repeated ones first for others.
+    """
+    repeated = [(path, f'duplicate field {errors.render(path)}') for path in request.duplicates]
+    unknown = sorted(unknown) if request.verb == 'patch' else unknown
+    fields = [*repeated, *((path, f'unknown field {errors.render(path)}') for path in unknown)]
+    if request.positions and not request.resource.custom and request.verb != 'patch':
+        fields.sort(key=lambda field: request.positions.get(field[0], len(request.positions)))
+    return [text for _, text in fields]
 
 
 def _take_status(

@@ -5,8 +5,11 @@ The scale subresource: ``Scale``, a small object with the number of replicas of 
 from collections.abc import Mapping
 from typing import Any
 
+from kopf._sandbox.apply import server_side
 from kopf._sandbox.meta import errors, kinds, selectors
 from kopf._sandbox.schema import jsonpaths
+
+KIND = ('autoscaling/v1', 'Scale')
 
 SCALES = kinds.Resource('autoscaling', 'v1', 'scales', 'scale', 'Scale', namespaced=True, verbs=())
 """The pseudo-resource of scales, only to encode them in responses."""
@@ -80,6 +83,35 @@ def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> d
         obj['metadata']['resourceVersion'] = version
     jsonpaths.compile_path(_get_scale(resource).spec_path).set(obj, replicas)
     return obj
+
+
+def build_applied(resource: kinds.Resource, config: Any) -> dict[str, Any]:
+    """Build the configuration of the scaled object from the applied configuration of its scale."""
+    is_scale = isinstance(config, dict) and (config.get('apiVersion'), config.get('kind')) == KIND
+    if not is_scale or resource.custom:
+        raise errors.bad_request(f'invalid object type: {server_side.describe_type(config or {})}')
+    spec = config.get('spec') or {}
+    kept = {'replicas': spec['replicas']} if 'replicas' in spec else {}
+    return {
+        'apiVersion': resource.api_version,
+        'kind': resource.kind,
+        'metadata': config.get('metadata') or {},
+        'spec': kept,
+    }
+
+
+def reword_conflict(resource: kinds.Resource, error: errors.ApiError) -> errors.ApiError:
+    """Name the version of scales in a conflict of field managers; keep all other errors."""
+    details = dict(error.details or {})
+    if error.reason != 'Conflict' or 'causes' not in details:
+        return error
+    old, new = f'using {resource.api_version}', f'using {KIND[0]}'
+    details['causes'] = [
+        {**cause, 'message': cause['message'].replace(old, new)} for cause in details['causes']
+    ]
+    return errors.ApiError(
+        error.code, error.reason, error.message.replace(old, new), details=details
+    )
 
 
 def _check_identity(meta: Mapping[str, Any], scale: Any) -> None:

@@ -8,12 +8,20 @@ validation.
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kopf._sandbox.codec import decoding
 from kopf._sandbox.meta import equality, errors, metadata, naming, schemas
 from kopf._sandbox.registry import rules
-from kopf._sandbox.registry.rules import entries
+from kopf._sandbox.registry.rules import checks, entries
+
+_TEMPLATES: Final = (
+    ('spec', 'template', 'spec'),
+    ('spec', 'jobTemplate', 'spec', 'template', 'spec'),
+)
+_OLD_CLASS: Final = 'kubernetes.io/ingress.class'
+_USE_CLASS: Final = "please use 'spec.ingressClassName' instead"
+_NEGATIVE: Final = 'must be >= 0; negative values are invalid and will be treated as 1'
 
 
 def check_types(
@@ -122,6 +130,19 @@ def validate_update(
     wrong += found.validate(new) if found.validates_updated else []
     changes = found.validate_update(new, old)
     return [*problems, *changes, *wrong] if found.changes_first else [*problems, *wrong, *changes]
+
+
+def list_warnings(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
+    """Return the warnings about a new or changed object: its template of pods, its old fields."""
+    for path in _TEMPLATES:
+        found, known = checks.dig(obj, *path), checks.dig(old or {}, *path)
+        grace = found.get('terminationGracePeriodSeconds') if isinstance(found, dict) else None
+        if isinstance(grace, int) and grace < 0 and found != known:
+            field = f'{".".join(path)}.terminationGracePeriodSeconds'
+            return [f'{field}: {_NEGATIVE}']
+    annotations = obj['metadata'].get('annotations') or {}
+    is_old_ingress = old is None and obj.get('kind') == 'Ingress' and _OLD_CLASS in annotations
+    return [f'annotation "{_OLD_CLASS}" is deprecated, {_USE_CLASS}'] if is_old_ingress else []
 
 
 def allows_unconditional_update(group: str, kind: str) -> bool:

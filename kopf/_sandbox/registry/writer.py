@@ -15,6 +15,8 @@ from kopf._sandbox.apply import managed_fields, server_side
 from kopf._sandbox.cel import availability
 from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
 from kopf._sandbox.registry import (
+    allocations,
+    approvals,
     conversion_webhooks,
     conversions,
     deletion,
@@ -22,6 +24,7 @@ from kopf._sandbox.registry import (
     scale_subresource,
     strategies,
 )
+from kopf._sandbox.registry.plugins import admitters
 from kopf._sandbox.schema import pruning
 from kopf._sandbox.storage import memory
 
@@ -63,6 +66,7 @@ class Writer:
         guard: Guard,
     ) -> None:
         self._store, self._gate, self._sources, self._guard = store, gate, sources, guard
+        self._admitter = admitters.Admitter(store)
         self._converter = converter
 
     async def create(self, request: requests.Request, body: Any) -> Outcome:
@@ -153,13 +157,16 @@ class Writer:
         obj = await self._admit(request, 'CREATE', obj, None)
         prepare.prepare_create(request, obj, self._sources)
         prepare.validate(request, obj)
+        self._check_allocations(request, obj, None)
         self._guard(request, obj, None)
+        self._admitter.validate(request, obj, None)
         await self._gate.validate(request, 'CREATE', obj, None)
         storable = await self._converter.make_storable(request.resource, obj)
         # The state of the cluster could change while the webhooks were called.
         self._check_definition(request, obj)
         self._check_namespace(request, obj)
         self._check_absent(request, obj)
+        self._admitter.charge(request, obj, None)
         return Outcome(self._put(request, storable), is_created=True)
 
     async def _modify(
@@ -201,12 +208,15 @@ class Writer:
         obj = await self._admit(request, 'UPDATE', obj, old)
         obj = prepare.prepare_update(request, obj, old, self._sources)
         prepare.validate(request, obj, old)
+        self._check_allocations(request, obj, old)
         self._guard(request, obj, old)
+        self._admitter.validate(request, obj, old)
         await self._gate.validate(request, 'UPDATE', obj, old)
         is_released, is_same = deletion.is_released(resource, obj), equality.is_same(obj, old)
         storable = await self._converter.make_storable(resource, obj)
         if self._store.get(resource.home, stored.namespace, stored.name) is not stored:
             raise Stale
+        self._admitter.charge(request, obj, old)
         if is_released:
             if not request.dry_run:
                 self._store.remove(resource.home, stored)
@@ -254,6 +264,7 @@ class Writer:
         old: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """Let mutating webhooks change the object. As in the API, their changes are not owned."""
+        self._admitter.mutate(request, obj, old)
         admitted = await self._gate.mutate(request, operation, obj, old)
         if admitted is not obj:
             tolerant = dataclasses.replace(
@@ -272,6 +283,8 @@ class Writer:
             and not scale_subresource.is_owned(request.resource, old)
         ):
             return
+        if request.resource.home == approvals.REQUESTS:
+            return  # as in the API
         managed = server_side.record_update(
             old, obj, schema=request.resource.schema, author=self._author(request)
         )
@@ -306,6 +319,16 @@ class Writer:
     def _is_absent(self, request: requests.Request) -> bool:
         return self._store.get(request.resource.home, request.namespace, request.name) is None
 
+    def _check_allocations(
+        self, request: requests.Request, obj: dict[str, Any], old: dict[str, Any] | None
+    ) -> None:
+        """Refuse the services with addresses and ports that others have."""
+        if request.resource.home != allocations.SERVICES or request.subresource:
+            return
+        problems = self._sources.allocator.check_service(obj, old)
+        if problems:
+            raise errors.invalid('', 'Service', obj['metadata'].get('name') or '', problems)
+
     def _check_absent(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
         name = obj['metadata'].get('name') or ''
         stored = self._store.get(request.resource.home, request.namespace, name) if name else None
@@ -314,7 +337,7 @@ class Writer:
                 request.resource.group,
                 request.resource.plural,
                 name,
-                is_leaving=b'"deletionTimestamp"' in stored.raw,
+                is_leaving=stored.is_leaving,
             )
 
     def _check_uid(self, request: requests.Request, uid: str) -> None:
@@ -346,7 +369,7 @@ class Writer:
         stored = self._store.get(kinds.CRDS, '', definition) if resource.custom else None
         if resource.custom and stored is None:
             raise errors.no_such_resource()
-        if stored is not None and b'"deletionTimestamp"' in stored.raw:
+        if stored is not None and stored.is_leaving:
             raise errors.forbidden(
                 resource.group,
                 resource.plural,
@@ -360,7 +383,7 @@ class Writer:
         namespace = self._store.get(kinds.NAMESPACES, '', name) if name else None
         if name and namespace is None:
             raise errors.not_found('', 'namespaces', name)
-        if namespace is not None and b'"deletionTimestamp"' in namespace.raw:
+        if namespace is not None and namespace.is_leaving:
             raise errors.namespace_terminating(
                 request.resource.group,
                 request.resource.plural,

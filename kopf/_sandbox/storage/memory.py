@@ -45,6 +45,7 @@ class Stored:
     raw: bytes
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for field selectors
+    is_leaving: bool = False  # the object is being deleted
     views: Mapping[kinds.Resource, bytes] | None = None  # in other versions, made by webhooks
 
     @property
@@ -181,6 +182,7 @@ def build_stored(body: dict[str, Any], version: int, fields: Mapping[str, str]) 
         raw=jsons.dumps(body),
         labels=meta.get('labels') or NOTHING,
         fields=fields or NOTHING,
+        is_leaving=meta.get('deletionTimestamp') is not None,
     )
 
 

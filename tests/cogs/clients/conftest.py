@@ -66,7 +66,10 @@ class Reading:
 
     @property
     def events(self):
-        """All events in short: ``(type, name, value)``, and the markers."""
+        """
+        All events in short: ``(type, name, value)``, and the markers. The config map that is in
+        every namespace is left out.
+        """
         return [
             item
             if item is stream_states.Marker.LISTED
@@ -76,6 +79,8 @@ class Reading:
                 item['object'].get('data', {}).get('x'),
             )
             for item in self.items
+            if item is stream_states.Marker.LISTED
+            or item['object']['metadata'].get('name') != 'kube-root-ca.crt'
         ]
 
     @property

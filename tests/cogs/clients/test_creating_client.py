@@ -9,17 +9,17 @@ import pytest
 from kopf._cogs.clients import creating, deleting, errors
 from kopf._cogs.structs import references
 
-CONFIGS = references.Resource('', 'v1', 'configmaps', namespaced=True)
+CONFIGS = references.Resource('', 'v1', 'secrets', namespaced=True)
 NAMESPACES = references.Resource('', 'v1', 'namespaces', namespaced=False)
 DEFAULT = references.NamespaceName('default')
-CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}}
-GENERATED = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'generateName': 'cm-'}}
+CONFIG = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'cm'}}
+GENERATED = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'generateName': 'cm-'}}
 
 
 async def test_objects_are_created_in_the_given_namespace(sandbox, context):
     created = await creating.create_object(CONFIGS, CONFIG, namespace=DEFAULT, context=context)
 
-    assert created == await sandbox.get('configmaps', 'cm')
+    assert created == await sandbox.get('secrets', 'cm')
 
 
 async def test_objects_are_created_in_their_own_namespace(sandbox, context):
@@ -27,7 +27,7 @@ async def test_objects_are_created_in_their_own_namespace(sandbox, context):
 
     created = await creating.create_object(CONFIGS, body, context=context)
 
-    assert created == await sandbox.get('configmaps', 'cm', 'kube-system')
+    assert created == await sandbox.get('secrets', 'cm', 'kube-system')
 
 
 async def test_objects_are_created_in_the_cluster(sandbox, context):
@@ -61,7 +61,7 @@ async def test_creation_is_repeated_if_it_is_certainly_not_done(sandbox, context
 
     await creating.create_object(CONFIGS, GENERATED, namespace=DEFAULT, context=context)
 
-    assert len(await sandbox.list('configmaps', 'default')) == 1
+    assert len(await sandbox.list('secrets', 'default')) == 1
 
 
 async def test_objects_are_deleted(sandbox, context):
@@ -70,7 +70,7 @@ async def test_objects_are_deleted(sandbox, context):
     deleted = await deleting.delete_object(CONFIGS, 'cm', namespace=DEFAULT, context=context)
 
     assert deleted['status'] == 'Success'
-    assert await sandbox.list('configmaps', 'default') == []
+    assert await sandbox.list('secrets', 'default') == []
 
 
 async def test_objects_with_finalizers_are_marked_as_being_deleted(sandbox, context):
@@ -79,7 +79,7 @@ async def test_objects_with_finalizers_are_marked_as_being_deleted(sandbox, cont
     deleted = await deleting.delete_object(CONFIGS, 'cm', namespace=DEFAULT, context=context)
 
     assert deleted['metadata']['deletionTimestamp']
-    assert deleted == await sandbox.get('configmaps', 'cm')
+    assert deleted == await sandbox.get('secrets', 'cm')
 
 
 async def test_absent_objects_need_no_deletion(sandbox, context):
@@ -92,7 +92,7 @@ async def test_deletion_with_a_lost_answer_is_still_done(sandbox, context, virtu
 
     await deleting.delete_object(CONFIGS, 'cm', namespace=DEFAULT, context=context)
 
-    assert await sandbox.list('configmaps', 'default') == []
+    assert await sandbox.list('secrets', 'default') == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_deletion_with_a_lost_answer_is_still_done(sandbox, context, virtu
     ids=['create', 'delete'],
 )
 async def test_both_can_be_cancelled(sandbox, context, act):
-    fault = sandbox.faults.inject(resource='configmaps', stall=True)
+    fault = sandbox.faults.inject(resource='secrets', stall=True)
     task = asyncio.create_task(act(context))
     await fault.wait_until_hit()
 

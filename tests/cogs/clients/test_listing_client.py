@@ -10,13 +10,13 @@ import pytest
 from kopf._cogs.clients import errors, listing
 from kopf._cogs.structs import credentials, references
 
-CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
+CONFIGS = references.Resource('', 'v1', 'secrets', kind='Secret', namespaced=True)
 
 
 def config(name, namespace='default', **metadata):
     return {
         'apiVersion': 'v1',
-        'kind': 'ConfigMap',
+        'kind': 'Secret',
         'metadata': {'name': name, 'namespace': namespace, **metadata},
     }
 
@@ -104,7 +104,7 @@ async def test_only_the_namespace_is_listed(sandbox, five, collect):
 async def test_objects_have_kinds_and_no_managed_fields(sandbox, five, collect):
     [page] = await collect()
 
-    assert all(item['kind'] == 'ConfigMap' and item['apiVersion'] == 'v1' for item in page.items)
+    assert all(item['kind'] == 'Secret' and item['apiVersion'] == 'v1' for item in page.items)
     assert not any('managedFields' in item['metadata'] for item in page.items)
 
 
@@ -122,11 +122,11 @@ def test_objects_take_kinds_from_the_list_only_if_they_have_none():
 
 def test_selection_is_made_of_settings(operator_settings):
     watching = operator_settings.watching
-    watching.label_selectors['configmaps'] = 'b=2'
-    watching.label_selectors['v1', 'configmaps'] = 'a=1'
-    watching.field_selectors['configmaps'] = 'metadata.name=x'
-    watching.shard_selectors['configmaps'] = 'first'
-    watching.shard_selectors['v1', 'configmaps'] = 'second'
+    watching.label_selectors['secrets'] = 'b=2'
+    watching.label_selectors['v1', 'secrets'] = 'a=1'
+    watching.field_selectors['secrets'] = 'metadata.name=x'
+    watching.shard_selectors['secrets'] = 'first'
+    watching.shard_selectors['v1', 'secrets'] = 'second'
     watching.label_selectors['pods'] = 'c=3'
 
     assert listing.build_selection(watching, CONFIGS) == {
@@ -137,8 +137,8 @@ def test_selection_is_made_of_settings(operator_settings):
 
 
 async def test_only_the_selected_are_listed(sandbox, five, collect, operator_settings):
-    operator_settings.watching.label_selectors['configmaps'] = 'name in (b,c,d)'
-    operator_settings.watching.field_selectors['configmaps'] = 'metadata.name!=c'
+    operator_settings.watching.label_selectors['secrets'] = 'name in (b,c,d)'
+    operator_settings.watching.field_selectors['secrets'] = 'metadata.name!=c'
 
     assert get_names(await collect()) == [['b', 'd']]
 
@@ -150,7 +150,7 @@ async def test_expired_listing_starts_over(sandbox, five, context, operator_sett
     async for page in listing.list_pages(CONFIGS, 'default', context=context):
         pages.append(page)
         if len(pages) == 1:
-            await sandbox.delete('configmaps', 'a')
+            await sandbox.delete('secrets', 'a')
             await sandbox.compact()
 
     assert get_names(pages) == [['a', 'b'], ['b', 'c'], ['d', 'e']]

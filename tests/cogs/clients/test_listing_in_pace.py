@@ -10,11 +10,11 @@ import pytest
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import references
 
-CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
+CONFIGS = references.Resource('', 'v1', 'secrets', kind='Secret', namespaced=True)
 
 
 def build_config(name):
-    return {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}}
+    return {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': name}}
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from kopf._cogs.clients import errors, requests
 from kopf._cogs.structs import credentials
 
-CONFIGS = '/api/v1/namespaces/default/configmaps'
+CONFIGS = '/api/v1/namespaces/default/secrets'
 WATCH = f'{CONFIGS}?watch=true'
 BOOKMARKED = f'{WATCH}&allowWatchBookmarks=true'
-CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}}
+CONFIG = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'cm'}}
 STREAM = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
 NO_LIMITS = requests.StreamTimeouts()
 
@@ -38,7 +38,7 @@ async def test_lines_come_as_they_are_sent(sandbox, context):
     async with requests.stream(WATCH, context=context, timeouts=NO_LIMITS) as lines:
         await sandbox.create(CONFIG)
         added = json.loads(await anext(lines))
-        await sandbox.delete('cm', 'cm')
+        await sandbox.delete('secrets', 'cm')
         deleted = json.loads(await anext(lines))
 
     assert (added['type'], deleted['type']) == ('ADDED', 'DELETED')

@@ -12,8 +12,8 @@ import pytest
 from kopf._cogs.clients import errors, requests, retries
 from kopf._cogs.structs import credentials
 
-CONFIGS = '/api/v1/namespaces/default/configmaps'
-CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}}
+CONFIGS = '/api/v1/namespaces/default/secrets'
+CONFIG = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'cm'}}
 AT_ONCE = requests.Options(backoffs=())
 
 
@@ -27,28 +27,32 @@ def measure_gaps(sandbox):
 
 
 async def test_objects_are_created_read_changed_and_deleted(context):
-    created = await requests.post(CONFIGS, context=context, payload={**CONFIG, 'data': {'x': '1'}})
-    patched = await requests.patch(f'{CONFIGS}/cm', context=context, payload={'data': {'y': '2'}})
+    created = await requests.post(
+        CONFIGS, context=context, payload={**CONFIG, 'data': {'x': 'MQ=='}}
+    )
+    patched = await requests.patch(
+        f'{CONFIGS}/cm', context=context, payload={'data': {'y': 'Mg=='}}
+    )
     listed = await requests.get(CONFIGS, context=context)
     deleted = await requests.delete(
         f'{CONFIGS}/cm', context=context, payload={'propagationPolicy': 'Background'}
     )
 
-    assert created['data'] == {'x': '1'}
-    assert patched['data'] == {'x': '1', 'y': '2'}
+    assert created['data'] == {'x': 'MQ=='}
+    assert patched['data'] == {'x': 'MQ==', 'y': 'Mg=='}
     assert listed['items'][0]['metadata'] == patched['metadata']
     assert deleted['status'] == 'Success'
 
 
 async def test_objects_are_changed_by_json_patches(sandbox, context):
     await sandbox.create(CONFIG)
-    payload = [{'op': 'add', 'path': '/data', 'value': {'x': '1'}}]
+    payload = [{'op': 'add', 'path': '/data', 'value': {'x': 'MQ=='}}]
 
     patched = await requests.patch(
         f'{CONFIGS}/cm', context=context, payload=payload, media_type=retries.JSON_PATCH
     )
 
-    assert patched['data'] == {'x': '1'}
+    assert patched['data'] == {'x': 'MQ=='}
 
 
 async def test_headers_of_one_request_are_sent(scripted, make_context):
@@ -163,15 +167,15 @@ async def test_success_resets_the_backoffs(sandbox, context, virtual_time):
 
 @pytest.mark.guarantee('CFG-034')
 async def test_retries_of_one_request_do_not_block_others(sandbox, context, virtual_time):
-    fault = sandbox.faults.inject(code=500, resource='secrets')
-    failing = asyncio.create_task(requests.get('/api/v1/secrets', context=context))
+    fault = sandbox.faults.inject(code=500, resource='configmaps')
+    failing = asyncio.create_task(requests.get('/api/v1/configmaps', context=context))
     await fault.wait_until_hit()
 
     await requests.get(CONFIGS, context=context)
 
     assert not failing.done()
     fault.lift()
-    assert (await failing)['items'] == []
+    assert (await failing)['items'][0]['metadata']['name'] == 'kube-root-ca.crt'
 
 
 @pytest.mark.parametrize('code', [403, 404, 429, 503])

@@ -12,7 +12,7 @@ from kopf._cogs.clients import errors
 from kopf._cogs.clients.watching import event_streams, stream_states
 from kopf._cogs.structs import references
 
-CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
+CONFIGS = references.Resource('', 'v1', 'secrets', kind='Secret', namespaced=True)
 LISTED = stream_states.Marker.LISTED
 
 

@@ -76,7 +76,7 @@ async def test_objects_are_listed_and_then_watched(sandbox, reading):
         for item in reading.items
         if item is not LISTED
     )
-    assert list(reading.state.known) == [('default', 'old')]
+    assert list(reading.state.known) == [('default', 'kube-root-ca.crt'), ('default', 'old')]
 
 
 @pytest.mark.guarantee('NEW-123')
@@ -360,6 +360,7 @@ async def test_next_stream_tells_what_has_happened_between_them(sandbox, context
     async with contextlib.aclosing(
         event_streams.stream_events(CONFIGS, 'default', context=context, state=state)
     ) as stream:
+        assert (await anext(stream))['object']['metadata']['name'] == 'kube-root-ca.crt'
         assert (await anext(stream))['type'] is None
         assert await anext(stream) is LISTED
     assert state.phase is stream_states.Phase.ENDED

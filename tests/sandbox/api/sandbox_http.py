@@ -17,6 +17,7 @@ import kopf.testing
 
 GROUP = 'api.tests.kopf.dev'
 PATIENCE = 10.0
+INITIAL = 'kube-root-ca.crt'  # the cluster keeps such a config map in every namespace
 
 SCHEMA = {
     'type': 'object',
@@ -51,12 +52,17 @@ class Stream:
         self._response = response
 
     async def next(self) -> tuple[str, Any]:
-        """The next event: its type and object. Fails the test if there are no more."""
-        line = await asyncio.wait_for(self._response.content.readline(), timeout=PATIENCE)
-        assert line, 'the stream has ended'
-        event = json.loads(line)
-        assert set(event) == {'type', 'object'}
-        return event['type'], event['object']
+        """
+        The next event, not counting the initial objects: its type and object. Fails the test if
+        there are no more.
+        """
+        while True:
+            line = await asyncio.wait_for(self._response.content.readline(), timeout=PATIENCE)
+            assert line, 'the stream has ended'
+            event = json.loads(line)
+            assert set(event) == {'type', 'object'}
+            if event['object'].get('metadata', {}).get('name') != INITIAL:
+                return event['type'], event['object']
 
     async def take(self, count: int) -> list[tuple[str, str]]:
         """Some next events: their types and the names of their objects."""
@@ -64,9 +70,10 @@ class Stream:
         return [(type, obj['metadata'].get('name', '')) for type, obj in events]
 
     async def rest(self) -> list[tuple[str, Any]]:
-        """All events until the end of the stream."""
+        """All events until the end of the stream, not counting the initial objects."""
         raw = await asyncio.wait_for(self._response.content.read(), timeout=PATIENCE)
-        return [(event['type'], event['object']) for event in map(json.loads, raw.splitlines())]
+        events = [(event['type'], event['object']) for event in map(json.loads, raw.splitlines())]
+        return [event for event in events if event[1].get('metadata', {}).get('name') != INITIAL]
 
 
 class Api:
@@ -127,10 +134,11 @@ class Api:
         return reply.body
 
     async def names(self, path: str, **options: Any) -> list[str]:
-        """The names of all objects in a list."""
+        """The names of all objects in a list, not counting the initial ones."""
         reply = await self.get(path, **options)
         assert reply.code == 200, reply.body
-        return [item['metadata']['name'] for item in reply.body['items']]
+        names = [item['metadata']['name'] for item in reply.body['items']]
+        return [name for name in names if name != INITIAL]
 
     async def wait_until_gone(self, path: str) -> None:
         """Wait until there is no such object: the controllers work after the answers."""

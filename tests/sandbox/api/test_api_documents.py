@@ -92,15 +92,16 @@ async def test_version_has_one_form_whatever_the_shape(api):
 
 
 async def test_bookmarks_are_rows_of_empty_objects_in_tables(api, configmaps):
+    secrets = configmaps.replace('configmaps', 'secrets')
     initial = {
         'sendInitialEvents': 'true',
         'resourceVersionMatch': 'NotOlderThan',
         'allowWatchBookmarks': 'true',
     }
 
-    async with api.watch(configmaps, headers={'Accept': TABLE}, **initial) as stream:
+    async with api.watch(secrets, headers={'Accept': TABLE}, **initial) as stream:
         type, table = await stream.next()
 
     [row] = table['rows']
-    assert (type, row['cells']) == ('BOOKMARK', ['', 0, '<unknown>'])
+    assert (type, row['cells']) == ('BOOKMARK', ['', '', 0, '<unknown>'])
     assert row['object']['metadata']['annotations'] == {'k8s.io/initial-events-end': 'true'}

@@ -118,7 +118,7 @@ async def test_lists_come_in_pages(sandbox, api):
         pages.append([item['metadata']['name'] for item in page['items']])
         token = page['metadata'].get('continue', '')
 
-    assert pages == [['cm-0', 'cm-1'], ['cm-2', 'cm-3'], ['cm-4']]
+    assert pages == [['cm-0', 'cm-1'], ['cm-2', 'cm-3'], ['cm-4', 'kube-root-ca.crt']]
 
 
 async def test_objects_are_patched_in_all_ways(api):
@@ -270,7 +270,7 @@ configmap.patch({'data': {'c': 'd'}})
 names = [item.name for item in api.get('configmaps', namespace='default')]
 data = dict(configmap.data)
 configmap.delete()
-assert (names, data, configmap.exists()) == (['cm'], {'a': 'b', 'c': 'd'}, False)
+assert (names, data, configmap.exists()) == (['cm', 'kube-root-ca.crt'], {'a': 'b', 'c': 'd'}, False)
 """
 
 

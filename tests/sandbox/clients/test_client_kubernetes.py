@@ -123,7 +123,11 @@ def test_lists_come_in_pages(core):
         pages.append([item.metadata.name for item in page.items])
         token = page.metadata._continue or ''
 
-    assert pages == [['cm-0', 'cm-1', 'cm-2'], ['cm-3', 'cm-4', 'cm-5'], ['cm-6']]
+    assert pages == [
+        ['cm-0', 'cm-1', 'cm-2'],
+        ['cm-3', 'cm-4', 'cm-5'],
+        ['cm-6', 'kube-root-ca.crt'],
+    ]
 
 
 def test_custom_objects_come_in_pages(objects):
@@ -325,9 +329,10 @@ def test_dependents_share_the_fate_that_was_chosen(sandbox, core, objects, polic
     if not survivors:
         sandbox.wait('configmaps', 'child', lambda body: body is None)
 
-    assert [
-        item.metadata.name for item in core.list_namespaced_config_map('default').items
-    ] == survivors
+    assert [item.metadata.name for item in core.list_namespaced_config_map('default').items] == [
+        *survivors,
+        'kube-root-ca.crt',
+    ]
 
 
 def test_collections_are_deleted(core):
@@ -339,7 +344,8 @@ def test_collections_are_deleted(core):
     core.delete_collection_namespaced_config_map('default', label_selector='color=red')
 
     assert [item.metadata.name for item in core.list_namespaced_config_map('default').items] == [
-        'b'
+        'b',
+        'kube-root-ca.crt',
     ]
 
 
@@ -434,7 +440,10 @@ def test_dynamic_client_discovers_the_resources(cluster):
     configmaps.create(body={'metadata': {'name': 'cm'}, 'data': {'a': 'b'}}, namespace='default')
 
     assert widgets.get(name='w', namespace='default').spec.size == 1
-    assert [item.metadata.name for item in configmaps.get(namespace='default').items] == ['cm']
+    assert [item.metadata.name for item in configmaps.get(namespace='default').items] == [
+        'cm',
+        'kube-root-ca.crt',
+    ]
     assert (
         widgets.patch(
             body={'spec': {'size': 2}}, name='w', namespace='default', content_type=MERGE

@@ -106,7 +106,11 @@ async def test_lists_come_in_pages(core):
         pages.append([item.metadata.name for item in page.items])
         token = page.metadata._continue
 
-    assert pages == [['cm-0', 'cm-1', 'cm-2'], ['cm-3', 'cm-4', 'cm-5'], ['cm-6']]
+    assert pages == [
+        ['cm-0', 'cm-1', 'cm-2'],
+        ['cm-3', 'cm-4', 'cm-5'],
+        ['cm-6', 'kube-root-ca.crt'],
+    ]
 
 
 async def test_page_after_compaction_is_expired(sandbox, core):

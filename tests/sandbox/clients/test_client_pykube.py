@@ -97,7 +97,7 @@ def test_lists_come_in_pages(client):
         pages.append([item['metadata']['name'] for item in response['items']])
         token = response['metadata'].get('continue', '')
 
-    assert pages == [['cm-0', 'cm-1'], ['cm-2', 'cm-3'], ['cm-4']]
+    assert pages == [['cm-0', 'cm-1'], ['cm-2', 'cm-3'], ['cm-4', 'kube-root-ca.crt']]
 
 
 def test_lists_are_shown_as_tables(client):

@@ -20,4 +20,4 @@ from kopf._sandbox.codec import duplicates
     ],
 )
 def test_repeated_fields_are_named_as_the_api_does(raw, expected):
-    assert duplicates.find_duplicates(raw) == expected
+    assert list(duplicates.find_duplicates(raw).paths) == expected

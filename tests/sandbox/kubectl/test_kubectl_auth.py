@@ -219,7 +219,7 @@ def test_what_is_granted_is_allowed(kubectl, roles, make):
     )
     created = kubectl('create configmap two --as=ann --as-group=devs')
 
-    assert read.out == 'configmap/one\n'
+    assert read.out == 'configmap/kube-root-ca.crt\nconfigmap/one\n'
     assert painted.out == f'widget.{GROUP}/one\n'
     assert created.out == 'configmap/two created\n'
 
@@ -283,10 +283,11 @@ def test_users_come_with_their_own_credentials(kubectl, sandbox, namespace, role
         kubectl, environment={**kubectl.environment, 'KUBECONFIG': str(credentials.kubeconfig)}
     )
 
-    assert bob('auth whoami').rows[1:] == [
-        ['Username', 'bob'],
-        ['Groups', '[devs system:authenticated]'],
-    ]
+    shown = bob('auth whoami').rows[1:]
+    assert shown[:2] == [['Username', 'bob'], ['Groups', '[devs system:authenticated]']]
+    assert [row[0] for row in shown[2:]] == (
+        ['Extra: authentication.kubernetes.io/credential-id'] if certificate else []
+    )
     assert bob('auth can-i get configmaps').out == 'yes\n'
     assert bob('auth can-i get roles').out == 'no\n'
 

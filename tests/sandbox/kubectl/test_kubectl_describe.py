@@ -88,11 +88,12 @@ Events:      <none>
             id='secret',
         ),
         pytest.param(
-            kubectls.build_pod(),
+            kubectls.build_pod(automountServiceAccountToken=False),
             """
         Name: one
         Namespace: {namespace}
         Priority: 0
+        Service Account: default
         Node: <none>
         Labels: <none>
         Annotations: <none>

@@ -208,7 +208,7 @@ def test_resources_have_many_names(kubectl, make, name):
 def test_built_in_objects_are_shown(kubectl, make, body, resource, expected):
     make(body)
 
-    assert kubectl(f'get {resource} -o wide').rows == expected
+    assert kubectl(f'get {resource} one -o wide').rows == expected
 
 
 def test_job_is_shown(kubectl, make):
@@ -243,7 +243,7 @@ def test_whole_objects_are_shown(kubectl, make, body, resource, form, parse):
 
     with_fields = parse(kubectl(f'get {resource} one -o {form} --show-managed-fields').out)
     shown = parse(kubectl(f'get {resource} one -o {form}').out)
-    listed = parse(kubectl(f'get {resource} -o {form}').out)
+    listed = parse(kubectl(f'get {resource} -o {form} --field-selector=metadata.name=one').out)
 
     assert with_fields == made
     assert shown == {**made, 'metadata': {key: made['metadata'][key] for key in shown['metadata']}}
@@ -276,6 +276,7 @@ def test_different_resources_are_shown_at_once(kubectl, make):
 
     assert kubectl('get configmaps,widgets').rows == [
         ['NAME', 'DATA', 'AGE'],
+        ['configmap/kube-root-ca.crt', '1', 'AGE'],
         ['configmap/one', '0', 'AGE'],
         [''],
         ['NAME', 'SIZE', 'AGE'],
@@ -301,16 +302,16 @@ def test_all_namespaces_are_shown(kubectl, sandbox, namespace):
     ]
     assert kubectl(
         f'get configmaps -A --field-selector=metadata.namespace={other} --no-headers'
-    ).rows == [[other, 'one', '0', 'AGE']]
+    ).rows == [[other, 'kube-root-ca.crt', '1', 'AGE'], [other, 'one', '0', 'AGE']]
 
 
 def test_lists_are_read_by_chunks(kubectl, sandbox, namespace, make):
-    make(*(kubectls.build_config(name) for name in 'abcde'))
+    make(*(kubectls.build('Secret', name) for name in 'abcde'))
 
-    run = kubectl('get configmaps --chunk-size=2 -o name')
+    run = kubectl('get secrets --chunk-size=2 -o name')
 
-    path = f'/api/v1/namespaces/{namespace}/configmaps'
-    assert run.out == ''.join(f'configmap/{name}\n' for name in 'abcde')
+    path = f'/api/v1/namespaces/{namespace}/secrets'
+    assert run.out == ''.join(f'secret/{name}\n' for name in 'abcde')
     assert len(sandbox.requests.select(verb='list', path=path)) == 3
 
 

@@ -77,6 +77,8 @@ def test_builtin_groups_are_listed_in_the_order_of_the_api(catalog):
         'coordination.k8s.io',
         'node.k8s.io',
         'discovery.k8s.io',
+        'resource.k8s.io',
+        'flowcontrol.apiserver.k8s.io',
     ]
 
 
@@ -89,7 +91,7 @@ def test_custom_groups_are_listed_after_the_builtin_ones_by_names(catalog):
     groups = discovery.build_groups(catalog)
 
     assert [group['name'] for group in groups['groups']][-3:] == [
-        'discovery.k8s.io',
+        'flowcontrol.apiserver.k8s.io',
         'kopf.dev',
         'zoo.dev',
     ]

@@ -132,7 +132,12 @@ def default_api_service(obj: dict[str, Any]) -> None:
 
 
 def validate_quota(obj: entries.Object) -> entries.Problems:
-    return checks.check_amounts(checks.dig(obj, 'spec', 'hard') or {}, 'spec.hard')
+    hard, scopes = checks.dig(obj, 'spec', 'hard') or {}, checks.dig(obj, 'spec', 'scopes') or []
+    problems = checks.check_amounts(hard, 'spec.hard')
+    if 'BestEffort' in scopes and any(name != 'pods' for name in hard):
+        text = 'unsupported scope applied to resource'
+        problems.append(errors.invalid_value('spec.scopes', scopes, text))
+    return problems
 
 
 def validate_lease(obj: entries.Object) -> entries.Problems:

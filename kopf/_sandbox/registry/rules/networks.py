@@ -3,6 +3,7 @@ Networks: ingresses, network policies, endpoints.
 """
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -304,6 +305,30 @@ def is_slice_changed(new: entries.Object, old: entries.Object) -> bool:
     ) != checks.dig(old, 'metadata', 'labels')
 
 
+def check_canonical_address(text: str) -> list[str]:
+    """Return what is wrong with an address as the name of an object."""
+    if re.search(r'(^|[.:])0+[0-9]', text) and re.fullmatch(r'[0-9.]+', text):
+        return ['must not have leading 0s']
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ['must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return ['must not be an IPv4-mapped IPv6 address']
+    return [] if str(address) == text else [f'must be in canonical form ("{address}")']
+
+
+def validate_address(obj: entries.Object) -> entries.Problems:
+    parent = (obj.get('spec') or {}).get('parentRef')
+    if parent is None:
+        return [errors.required('spec.parentRef')]
+    return [
+        errors.required(f'spec.parentRef.{name}')
+        for name in ('resource', 'name')
+        if not parent.get(name)
+    ]
+
+
 RULES: Final = {
     (GROUP, 'Ingress'): entries.Rules(
         has_generation=True,
@@ -327,7 +352,9 @@ RULES: Final = {
         validate_update=validate_policy_update,
     ),
     (GROUP, 'ServiceCIDR'): entries.Rules(initial_status={}),
-    (GROUP, 'IPAddress'): entries.Rules(),
+    (GROUP, 'IPAddress'): entries.Rules(
+        name_rule=check_canonical_address, validate=validate_address
+    ),
     ('', 'Endpoints'): entries.Rules(defaults=default_endpoints, allows_create_on_update=True),
     ('discovery.k8s.io', 'EndpointSlice'): entries.Rules(
         has_generation=True,

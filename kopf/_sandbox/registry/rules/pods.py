@@ -31,7 +31,7 @@ def prepare_pod(pod: dict[str, Any], site: entries.Site) -> None:
     wrong priorities.
     """
     spec = pod['spec']
-    _add_tolerations(spec)
+    add_tolerations(spec)
     _set_priority(pod, site.priorities)
     if (spec.get('terminationGracePeriodSeconds') or 0) < 0:
         spec['terminationGracePeriodSeconds'] = 1
@@ -51,7 +51,7 @@ def prepare_pod(pod: dict[str, Any], site: entries.Site) -> None:
 
 def prepare_pod_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
     """Prepare an updated pod: keep the fields set by admission plugins. Modifies the new pod."""
-    _add_tolerations(new['spec'])
+    add_tolerations(new['spec'])
     known = old.get('spec') or {}
     pod_defaults.fill(
         new['spec'],
@@ -59,7 +59,8 @@ def prepare_pod_update(new: dict[str, Any], old: entries.Object, site: entries.S
     )
 
 
-def _add_tolerations(spec: dict[str, Any]) -> None:
+def add_tolerations(spec: dict[str, Any]) -> None:
+    """Let pods tolerate lost nodes for a while, if they do not say anything else."""
     known = spec.get('tolerations') or []
     for key in _TAINTS:
         is_tolerated = any(

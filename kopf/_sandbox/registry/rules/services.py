@@ -135,7 +135,14 @@ def _wants_node_ports(spec: entries.Object) -> bool:
 def _allocate_node_ports(spec: entries.Object, allocator: entries.Allocator) -> None:
     for port in spec.get('ports') or ():
         if not port.get('nodePort'):
-            port['nodePort'] = allocator.allocate_port()
+            taken = [other['nodePort'] for other in spec['ports'] if _is_twin(other, port)]
+            port['nodePort'] = taken[0] if taken else allocator.allocate_port()
+
+
+def _is_twin(other: entries.Object, port: entries.Object) -> bool:
+    """Return whether both are one port with different protocols, and the other one has a node."""
+    is_same = other.get('port') == port.get('port')
+    return is_same and bool(other.get('nodePort')) and other.get('protocol') != port.get('protocol')
 
 
 def validate_service(obj: entries.Object) -> entries.Problems:
@@ -275,8 +282,8 @@ def _validate_address(addresses: Sequence[str], index: int) -> entries.Problems:
         return [errors.invalid_value(f'spec.clusterIPs[{index}]', address, _ADDRESS_HINT)]
     if ipaddress.ip_address(address) not in _NETWORK:
         text = (
-            f'failed to allocate IP {address}: the provided IP ({address}) is not in the '
-            f'valid range. The range of valid IPs is {_NETWORK}'
+            f'failed to allocate IP {address}: the provided network does not match the '
+            f'current range'
         )
         return [errors.invalid_value('spec.clusterIPs', addresses, text)]
     return []

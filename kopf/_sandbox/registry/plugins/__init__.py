@@ -1,0 +1,3 @@
+"""
+Plugins: the admission that is built into the API server, as it is enabled by default.
+"""
