@@ -331,6 +331,7 @@ if not TYPE_CHECKING:  # otherwise, misspelt names would pass the type checks
             value = _versions.installed_commit()
         else:
             raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
         globals()[name] = value  # so that it is looked up only once
         return value
 

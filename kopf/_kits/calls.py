@@ -83,10 +83,8 @@ def call(
         if handler.fn == fn
     ]
     cause, kwargs = _build(fn, declared, given)
-    body, poster = (
-        getattr(cause, 'body', None),
-        _Notebook(given.get('settings') or settings_.OperatorSettings()),
-    )
+    body = getattr(cause, 'body', None)
+    poster = _Notebook(given.get('settings') or settings_.OperatorSettings())
 
     async def call_async() -> Any:
         with execution.handling(body), posting.attached(poster):
@@ -94,6 +92,7 @@ def call(
 
     if invocation.is_async(fn):
         return call_async()
+
     with execution.handling(body), posting.attached(poster):
         return fn(**kwargs)
 
@@ -110,12 +109,14 @@ def _build(
         if isinstance(handler, kind)
     ]
     unknown: list[set[str]] = []
+
     for kind, handler in candidates or [(kind, undeclared) for kind in arguments.KINDS]:
         names = {*arguments.OF_ATTEMPTS, *arguments.KINDS[kind].names, *given.get('indices', ())}
         unknown.append(given.keys() - names - {'indices'})
         if not unknown[-1]:
             cause = _Maker(fn, handler, given).make(kind)
             return cause, _choose_kwargs(fn, _begin(handler, given), cause, given)
+
     fewest = min(map(sorted, unknown), key=len)
     raise TypeError(
         f'Such handlers get no arguments named {", ".join(fewest)}.'
@@ -159,7 +160,9 @@ class _Maker:
     def __init__(
         self, fn: Callable[..., Any], handler: execution.Handler, given: Mapping[str, Any]
     ) -> None:
-        self.fn, self.handler, self.given = fn, handler, given
+        self.fn = fn
+        self.handler = handler
+        self.given = given
 
     def make(self, kind: type[execution.Handler]) -> causes.Cause:
         makers: dict[type[execution.Handler], Callable[[], causes.Cause]] = {
@@ -183,6 +186,7 @@ class _Maker:
             else reasons.Reason.UPDATE
         )
         reason = reasons.Reason(self.given.get('reason', declared or guessed))
+
         return causes.ChangingCause(
             reason=reason,
             **self._compare(diffbase.AnnotationsDiffBaseStorage().build(body=self.body)),
@@ -195,9 +199,11 @@ class _Maker:
         return causes.WatchingCause(event=self.given.get('event', made), **self._describe())
 
     def make_spawning(self) -> causes.Cause:
-        stopped, stopper = self.given.get('stopped', False), stoppers.DaemonStopper()
+        stopped = self.given.get('stopped', False)
+        stopper = stoppers.DaemonStopper()
         if isinstance(stopped, stoppers.DaemonStopped):
             return causes.SpawningCause(stopped=stopped, **self._describe())
+
         if stopped:
             stopper.set(stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
         is_async = invocation.is_async(self.fn)
@@ -244,11 +250,13 @@ class _Maker:
         for name in ('spec', 'status'):
             if name in self.given:
                 base[name] = dicts.plain(self.given[name])
+
         if 'meta' in self.given:
             base['metadata'] = dicts.plain(self.given['meta'])
         for name in METADATA:
             if name in self.given:
                 dicts.ensure(base, ('metadata', name), dicts.plain(self.given[name]))
+
         return objects.Body(base)
 
     def _describe(self) -> dict[str, Any]:
@@ -269,7 +277,9 @@ class _Maker:
     def _compare(self, essence: Mapping[str, Any]) -> dict[str, Any]:
         """Build the old and new states and their diff: of the object, or of the handler's field."""
         field: dicts.FieldPath = getattr(self.handler, 'field', None) or ()
-        old, new = self.given.get('old'), self.given.get('new', dicts.resolve(essence, field))
+        old = self.given.get('old')
+        new = self.given.get('new', dicts.resolve(essence, field))
+
         return {
             'old': old,
             'new': new,

@@ -34,6 +34,7 @@ def watch() -> None:
     registry = prometheus_client.REGISTRY
     if 'register' in vars(registry):
         return
+
     original = registry.register
 
     def register(collector: Any) -> None:
@@ -41,6 +42,7 @@ def watch() -> None:
         if place is None:
             original(collector)
             return
+
         path, module = place
         if path in _scripts and _scripts[path].module != module:
             forget([path])

@@ -133,6 +133,7 @@ def label(
     if force is not None:
         warnings.warn('force= is deprecated: use forced=.', DeprecationWarning, stacklevel=2)
         forced = force
+
     structures = _list_structures(list(thirdparty.iter_objects(objs)), nested)
     _label(
         structures,
@@ -147,7 +148,9 @@ def _harmonize_naming(objs: Iterable[Any], name: str, *, forced: bool, strict: b
             ('name', 'generateName', name) if strict else ('generateName', 'name', f'{name}-')
         )
         if not forced and _get_meta(obj, 'name'):
-            wanted, unwanted, value = 'name', 'generateName', _get_meta(obj, 'name')
+            wanted = 'name'
+            unwanted = 'generateName'
+            value = _get_meta(obj, 'name')
         elif not forced and _get_meta(obj, 'generateName'):
             continue
         metadata = thirdparty.ensure_metadata(obj)
@@ -180,6 +183,7 @@ def _list_structures(objs: Iterable[Any], nested: Nested) -> list[Any]:
     )
     paths = [dicts.parse_field(spec) for spec in specs]
     found = [[obj, *(thirdparty.resolve(obj, path) for path in paths)] for obj in objs]
+
     return [
         structure
         for fields in found
@@ -210,8 +214,10 @@ def _choose_owner(owner: Owner | None) -> Mapping[str, Any]:
         )
     if not thirdparty.is_readable(chosen):
         raise TypeError(
-            f'An owner is a dict, or an object of pykube or kubernetes, not {type(chosen).__name__}.'
+            'An owner is a dict, or an object of pykube or kubernetes, not '
+            f'{type(chosen).__name__}.'
         )
+
     fields = ('name', 'uid', 'namespace', 'labels')
     return {
         **{key: thirdparty.get(chosen, key) for key in ('apiVersion', 'kind')},

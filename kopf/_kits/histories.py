@@ -36,4 +36,5 @@ def find_overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
             (other, span) for _, _, other in sorted(running) if other.actor != span.actor
         )
         heapq.heappush(running, (span.end, number, span))
+
     return overlaps

@@ -82,6 +82,7 @@ class Environment:
         if not self._paths:
             names = (VARIABLE, *HIDDEN)
             self._before = {name: os.environ[name] for name in names if name in os.environ}
+
         for name in HIDDEN:
             os.environ.pop(name, None)
         self._paths.append(str(path))
@@ -92,10 +93,12 @@ class Environment:
         is_ours = os.environ.get(VARIABLE) in self._paths
         latest = len(self._paths) - 1 - self._paths[::-1].index(str(path))
         del self._paths[latest]
+
         if is_ours and self._paths:
             os.environ[VARIABLE] = self._paths[-1]
         elif is_ours:
             del os.environ[VARIABLE]
+
         if not self._paths:
             self._restore(is_ours=is_ours)
         refresh()
@@ -158,6 +161,7 @@ async def configure(registry: registries.OperatorRegistry) -> None:
     if _is_used('kubernetes', registry):
         with _tolerated('kubernetes'):
             piggybacking.login_via_client(logger=logger)
+
     if _is_used('kubernetes_asyncio', registry):
         with _tolerated('kubernetes_asyncio'):
             await piggybacking.login_via_async_client(logger=logger)
@@ -189,6 +193,7 @@ def refresh() -> None:
         module = sys.modules.get(name)
         if hasattr(module, REMEMBERED):
             setattr(module, REMEMBERED, path)
+
     connections = getattr(getattr(sys.modules.get('kr8s._api'), 'Api', None), '_instances', None)
     if isinstance(connections, dict):
         connections.clear()

@@ -121,6 +121,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             protocol.process_exited = process_exited
             self._virtual.outside += 1
             is_counted = True
+
             return protocol
 
         try:
@@ -158,6 +159,7 @@ class VirtualTimeSelector(selectors.DefaultSelector):
         events = self._poll(0)
         if events or (timeout is not None and timeout <= 0):
             return events
+
         answering = self._measure_answering()
         is_outside = bool(self.outside) or self._has_busy_threads()
         if timeout is None or is_outside or answering:
@@ -166,6 +168,7 @@ class VirtualTimeSelector(selectors.DefaultSelector):
             events = self._poll(limit)
             self.now += time.monotonic() - since
             return events
+
         events = self._poll(PATIENCE)
         if not events:
             self.now += timeout
@@ -208,5 +211,6 @@ class VirtualTimeSelector(selectors.DefaultSelector):
         for descriptor in [fd for fd in self._awaiting if self._ends.get(fd) in inside]:
             self._clients.discard(descriptor)
             del self._awaiting[descriptor]
+
         since = max(self._awaiting.values(), default=0.0)
         return max(0.0, since + ANSWERING - time.monotonic()) if since else 0.0

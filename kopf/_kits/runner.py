@@ -63,9 +63,12 @@ class KopfRunner:
         settings: 'settings_.OperatorSettings | None' = None,
         **kwargs: Any,
     ) -> None:
-        self._args, self._kwargs = args, kwargs
-        self._reraise, self._timeout = reraise, timeout
-        self._registry, self._settings = registry, settings
+        self._args = args
+        self._kwargs = kwargs
+        self._reraise = reraise
+        self._timeout = timeout
+        self._registry = registry
+        self._settings = settings
         self._future: concurrent.futures.Future[click.testing.Result] = concurrent.futures.Future()
         self._stop_flag: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._begun = threading.Event()
@@ -161,6 +164,7 @@ class KopfRunner:
             ready_flag=self._begun,
             **{name: value for name, value in given.items() if value is not None},
         )
+
         try:
             with _restored_logging(), _forgotten_scripts(registries.get_default_registry()):
                 result = _Invoker().invoke(
@@ -184,8 +188,10 @@ class KopfRunner:
             )
         elif self._reraise:
             error = self._future.exception() or self._result.exception
+
         if error is not None and exc is None:
             raise error
+
         if error is not None and exc is not None and exc is not error:
             exc.add_note(f'Also, the operator has failed: {error!r}')
 
@@ -237,7 +243,9 @@ def _build_command() -> click.Command:
 def _restored_logging() -> Iterator[None]:
     """Undo the changes of logging made by the command, and keep those made by others."""
     root = logging.getLogger()
-    level, before = root.level, _list_console_handlers()
+    level = root.level
+    before = _list_console_handlers()
+
     try:
         yield
     finally:
@@ -262,6 +270,7 @@ def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
     before = {id(handler) for handler in registry._iter_handlers()}
     collectors.watch()
     known = collectors.list_paths()
+
     try:
         yield
     finally:

@@ -71,8 +71,12 @@ class Operator:
                     f'Files with handlers are given by their paths, not as {path!r}. '
                     f'A registry is given by its name: registry=...'
                 )
-        self._sandbox, self._paths = sandbox, paths
-        self._registry, self._settings, self._options = registry, settings, options
+
+        self._sandbox = sandbox
+        self._paths = paths
+        self._registry = registry
+        self._settings = settings
+        self._options = options
         self._stop_flag: flags.Flag = options.setdefault('stop_flag', asyncio.Event())
         self._ready_flag: flags.Flag = options.setdefault('ready_flag', asyncio.Event())
         self._task: asyncio.Task[None] | None = None
@@ -115,6 +119,7 @@ class Operator:
         finally:
             readiness.cancel()
             await asyncio.wait({readiness})
+
         if task.done():
             task.result()
 
@@ -131,16 +136,19 @@ class Operator:
         """Start the operator, optionally in this context, and do not wait until it is ready."""
         if self._task is not None:
             raise RuntimeError('The operator is started already.')
+
         surroundings = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             stack.enter_context(libraries.pointed_at(self._sandbox.kubeconfig))
             registry = self._load()
             surroundings = stack.pop_all()
+
         self._vault = libraries.make_vault(self._sandbox, registry)
         self._task = asyncio.create_task(
             self._run(registry, self._vault), name='operator on a sandbox', context=context
         )
         self._task.add_done_callback(lambda _: surroundings.close())
+
         return self._task
 
     async def abandon(self) -> None:
@@ -152,13 +160,16 @@ class Operator:
         default = registries.get_default_registry()
         if not self._paths:
             return self._registry if self._registry is not None else default
+
         registry = self._registry if self._registry is not None else registries.OperatorRegistry()
         registries.set_default_registry(registry)
         collectors.watch()
+
         try:
             loaders.preload(self._paths, ())
         finally:
             registries.set_default_registry(default)
+
         return registry
 
     async def _run(self, registry: registries.OperatorRegistry, vault: vaults.Vault) -> None:
@@ -220,6 +231,7 @@ class Simulation(sandboxes.Sandbox):
         )
         self._operators.append(operator)
         self._stepping.guards.append(operator.task)
+
         return SimulatedOperator(operator, self._stepping)
 
     def sleep(self, seconds: float) -> None:
@@ -255,7 +267,8 @@ class Simulation(sandboxes.Sandbox):
         return operator
 
     def _make_thread(self) -> threads.LoopThread:
-        self._stepping, self._operators = SteppingThread(), []
+        self._stepping = SteppingThread()
+        self._operators = []
         return self._stepping
 
 
@@ -263,7 +276,8 @@ class SimulatedOperator:
     """An operator in a simulation."""
 
     def __init__(self, operator: Operator, thread: 'SteppingThread') -> None:
-        self._operator, self._thread = operator, thread
+        self._operator = operator
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop the operator gracefully. Raises its error if it has failed."""
@@ -315,8 +329,10 @@ class SteppingThread(threads.LoopThread):
                 if loop is None or loop.is_closed()
                 else 'The simulation cannot be used from its own event loop.'
             )
+
         if self._is_stepping:  # handlers in threads can call it while the test waits
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
         self._is_stepping = True
         future: concurrent.futures.Future[T] = self._pool.submit(
             self._runner.run, self._guard(coroutine)
@@ -335,7 +351,8 @@ class SteppingThread(threads.LoopThread):
 
     def _make_loop(self) -> asyncio.AbstractEventLoop:
         self._loop = loops.VirtualTimeLoop()
-        self._since, self._ident = self._loop.time(), threading.get_ident()
+        self._since = self._loop.time()
+        self._ident = threading.get_ident()
         return self._loop
 
     async def _guard(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -348,6 +365,7 @@ class SteppingThread(threads.LoopThread):
         finally:
             step.cancel()
             await asyncio.wait({step})
+
         return step.result()
 
     def _check_guards(self) -> None:

@@ -151,6 +151,7 @@ class Operator:
         query = {'force': 'true', **({'dryRun': 'All'} if dry_run else {})}
         self._check(bodies)
         applied: dict[int, Body] = {}
+
         for index, body in sorted(
             enumerate(bodies), key=lambda item: item[1]['kind'] not in _FIRST
         ):
@@ -164,6 +165,7 @@ class Operator:
                     content_type=verbs.APPLY_PATCH,
                     query=query,
                 )
+
         return [applied[index] for index in range(len(bodies))]
 
     def watch(self, query: Query, *, since: str | None, timeout: float) -> AsyncGenerator[Body]:
@@ -175,10 +177,8 @@ class Operator:
         sandbox or after the timeout.
         """
         resource = rest_mapper.find_resource(self._cluster.catalog, query.resource)
-        interest, version = (
-            _build_interest(resource, query),
-            watcher.parse_version(since or '') or None,
-        )
+        interest = _build_interest(resource, query)
+        version = watcher.parse_version(since or '') or None
         current = (
             []
             if version is not None
@@ -188,6 +188,7 @@ class Operator:
         watch = watcher.Watch(
             interest, self._cluster.store.version if version is None else version, timeout
         )
+
         return self._stream(resource, initial, watch)
 
     async def _stream(
@@ -201,6 +202,7 @@ class Operator:
             yield jsons.loads(renderer.render_line('ADDED', stored))
         if self.is_closed:
             return
+
         async with contextlib.aclosing(
             watcher.stream(self._cluster.store, resource.home, watch, form)
         ) as batches:
@@ -266,6 +268,7 @@ class Operator:
         )
         if not routing.is_served(resource, path, verb):
             raise errors.method_not_allowed()
+
         request = requests.Request(
             verb,
             resource,
@@ -285,6 +288,7 @@ class Operator:
             except errors.ApiError as error:
                 if self.on_refusal is None or not await self.on_refusal(error, attempt):
                     raise
+
         result: Body = jsons.loads(answer.body)
         return result
 
@@ -297,7 +301,8 @@ class Operator:
     def _check(self, bodies: Sequence[Mapping[str, Any]]) -> None:
         defined = {kind for body in bodies for kind in _list_defined_kinds(body)}
         for body in bodies:
-            name, source = body['metadata'].get('name'), manifests.get_source(body)
+            name = body['metadata'].get('name')
+            source = manifests.get_source(body)
             if not isinstance(name, str) or not name:
                 raise manifests.ManifestError(
                     f'{body["kind"]} in {source} has no name: it cannot be applied.'
@@ -323,10 +328,8 @@ def _explain(body: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except errors.ApiError as e:
-        source, name = (
-            manifests.get_source(body),
-            f'{body["kind"]} {errors.render(body["metadata"]["name"])}',
-        )
+        source = manifests.get_source(body)
+        name = f'{body["kind"]} {errors.render(body["metadata"]["name"])}'
         e.add_note(source if e.message.startswith(name) else f'{source}: {name}')
         raise
 
@@ -380,6 +383,7 @@ def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield the API versions and kinds that a CRD will serve; nothing for other objects."""
     if body['kind'] != 'CustomResourceDefinition':
         return []
+
     try:
         spec = body['spec']
         return [

@@ -33,7 +33,8 @@ class AsyncSandbox:
     """
 
     def __init__(self, host: hosting.Host) -> None:
-        self._host, self._operator = host, host.operator
+        self._host = host
+        self._operator = host.operator
         self.faults = fault_injection.AsyncFaults(host.cluster.faults, host)
         self.requests = fault_injection.Requests(host.server.requests)
 
@@ -151,6 +152,7 @@ class AsyncSandbox:
             async for last in states:
                 if condition(last):
                     return last
+
         if self._operator.is_closed:
             raise RuntimeError('The sandbox is no longer running.')
         raise TimeoutError(describe_timeout(resource, name, timeout, last))
@@ -238,6 +240,7 @@ class AsyncSandbox:
             trouble, namespace or '', admin_client.join_selection(labels), image
         )
         troubles.add(made)
+
         return Breakage(lambda: troubles.lift(made))
 
     async def add_service(

@@ -176,7 +176,9 @@ class Cluster:
     async def _seed(self, body: dict[str, Any]) -> None:
         resource = self.find(body['apiVersion'], body['kind'])
         assert resource is not None, f'{body["kind"]} is not served'
-        namespace, name = body['metadata'].get('namespace', ''), body['metadata']['name']
+        namespace = body['metadata'].get('namespace', '')
+        name = body['metadata']['name']
+
         if self.store.get(resource.home, namespace, name) is None:
             request = requests.Request(
                 'create', resource, SYSTEM, namespace=namespace, field_manager='kube-apiserver'

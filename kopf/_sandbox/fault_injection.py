@@ -23,7 +23,8 @@ class AsyncFaults:
     """The faults of a sandbox, for its own event loop. Iterates over the injected ones."""
 
     def __init__(self, injected: faults.Faults, host: Restartable) -> None:
-        self._injected, self._host = injected, host
+        self._injected = injected
+        self._host = host
 
     def __iter__(self) -> Iterator[faults.Fault]:
         return iter(self._injected)
@@ -72,7 +73,8 @@ class SyncFault:
     """One injected fault; lift it by `lift` or by leaving its context."""
 
     def __init__(self, fault: faults.Fault, thread: threads.LoopThread) -> None:
-        self._fault, self._thread = fault, thread
+        self._fault = fault
+        self._thread = thread
 
     @property
     def hits(self) -> int:
@@ -98,7 +100,8 @@ class SyncFaults:
     """The faults of a sandbox, for any thread except for its own."""
 
     def __init__(self, inner: AsyncFaults, thread: threads.LoopThread) -> None:
-        self._inner, self._thread = inner, thread
+        self._inner = inner
+        self._thread = thread
 
     def inject(self, **trouble: Unpack[faults.Trouble]) -> SyncFault:
         """Make some requests fail: see `AsyncFaults.inject`."""
@@ -133,7 +136,8 @@ class Requests(Sequence[faults.Asked]):
     def __init__(
         self, asked: collections.deque[faults.Asked], thread: threads.LoopThread | None = None
     ) -> None:
-        self._asked, self._thread = asked, thread
+        self._asked = asked
+        self._thread = thread
 
     def from_thread(self, thread: threads.LoopThread) -> 'Requests':
         """Return the same requests, for threads other than that of the sandbox."""

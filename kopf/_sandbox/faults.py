@@ -143,6 +143,7 @@ class Fault:
             if not self.take(asked):
                 return False
             self._held.append(asked)
+
         return True
 
     async def wait_until_hit(self) -> None:
@@ -241,6 +242,7 @@ class Faults:
         for stream in streams:
             stream.error = error
             stream.interrupt()
+
         return len(streams)
 
     def _cut_streams(self, fault: Fault) -> None:
@@ -262,13 +264,16 @@ def build_fault(trouble: Trouble, detach: Callable[[Fault], None]) -> Fault:
         trouble.get('path', ''),
         trouble.get('user_agent', ''),
     )
-    code, latency, times = trouble.get('code'), trouble.get('latency', 0.0), trouble.get('times')
+    code = trouble.get('code')
+    latency = trouble.get('latency', 0.0)
+    times = trouble.get('times')
     if latency < 0:
         raise ValueError(f'The latency of a fault cannot be negative: {latency}.')
     if times is not None and times <= 0:
         raise ValueError(
             f'The times of a fault must be a positive number, or None for no limit, not {times}.'
         )
+
     error = (
         None
         if code is None
@@ -294,7 +299,8 @@ def _check_keywords(given: Mapping[str, Any], known: type[Where]) -> None:
     wrong = [name for name in given if name not in known.__annotations__]
     if wrong:
         raise TypeError(
-            f'Unknown keywords: {", ".join(wrong)}; the known ones are {", ".join(known.__annotations__)}.'
+            f'Unknown keywords: {", ".join(wrong)}; the known ones are '
+            f'{", ".join(known.__annotations__)}.'
         )
 
 

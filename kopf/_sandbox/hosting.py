@@ -118,7 +118,8 @@ class Host:
 
     def add_user(self, name: str, groups: Sequence[str], *, certificate: bool) -> Credentials:
         """Add a user with a token or a client certificate, and write a kubeconfig."""
-        token, pair = '', None
+        token = ''
+        pair = None
         if certificate:
             if self._ca is None:
                 raise ValueError('There are no client certificates without TLS.')
@@ -129,26 +130,31 @@ class Host:
             self._keyring.logins.append(keyrings.Login(name, tuple(groups), token))
             if self._saver is not None:
                 self._saver.save_keyring(self._keyring)
+
         path = self._directory / f'kubeconfig-{secrets.token_hex(4)}'
         config = kubeconfigs.build_kubeconfig(
             self._build_address(token), self.ca_pem, token=token, pair=pair
         )
         kubeconfigs.write_kubeconfig(path, config)
+
         return Credentials(name, token, path)
 
     def _restore(self, stack: contextlib.AsyncExitStack) -> None:
         if self._options.save is None:
             return
+
         self._saver = persistence.Saver(self._options.save)
         saved = self._saver.open()
         stack.callback(self._saver.close)
         self._keyring = saved.keyring
+
         try:
             keyrings.install(saved.keyring, self.cluster)
         except ValueError as e:
             raise persistence.SaveError(
                 f'The credentials in {self._options.save} are damaged: {e}.'
             ) from e
+
         if saved.version:
             self.cluster.restore(saved.version, saved.objects)
 
@@ -165,6 +171,7 @@ class Host:
         """Prepare the TLS, if it is enabled."""
         if not self._options.tls:
             return
+
         now = clusters.utc_now()
         self._ca = (
             certificates.make_ca(now)
@@ -183,6 +190,7 @@ class Host:
                 return await self.server.start()
             except OSError:
                 self.server.port = 0
+
         try:
             await self.server.start()
         except OSError as e:
@@ -208,11 +216,14 @@ class Host:
     def _begin_saving(self) -> None:
         if self._saver is None:
             return
+
         self._keyring.ca = (
             self._keyring.ca if self._ca is None else certificates.export_ca(self._ca)
         )
         self._keyring.signing_key = certificates.export_key(self.cluster.signer.key)
-        self._keyring.admin_token, self._keyring.port = self.cluster.admin_token, self.server.port
+        self._keyring.admin_token = self.cluster.admin_token
+        self._keyring.port = self.server.port
+
         try:
             self._saver.begin(self.cluster.store, self._keyring)
         except BaseException:

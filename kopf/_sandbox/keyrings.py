@@ -39,6 +39,7 @@ def install(keyring: Keyring, cluster: clusters.Cluster) -> None:
     if keyring.admin_token:
         cluster.admin_token = keyring.admin_token
         cluster.authenticator.add_token(keyring.admin_token, clusters.ADMIN)
+
     if keyring.signing_key:
         cluster.signer.key = certificates.load_key(keyring.signing_key)
     for login in keyring.logins:

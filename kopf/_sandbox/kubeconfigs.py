@@ -38,6 +38,7 @@ def build_kubeconfig(
     if pair is not None:
         user['client-certificate-data'] = _encode(pair.certificate)
         user['client-key-data'] = _encode(pair.key)
+
     trust = {'certificate-authority-data': _encode(ca_pem)} if ca_pem else {}
     return {
         'apiVersion': 'v1',
@@ -66,6 +67,7 @@ def write_kubeconfig(path: pathlib.Path, kubeconfig: Mapping[str, Any]) -> None:
         raise OSError(
             f'Cannot write the kubeconfig to {path}: it exists and is not a regular file.'
         )
+
     text = yaml.safe_dump(dict(kubeconfig), sort_keys=False)
     try:
         _replace_file(target, text.encode())
@@ -92,10 +94,12 @@ def check_replaceable(path: pathlib.Path) -> None:
         ) from error
     except UnicodeDecodeError:
         text = '?'
+
     try:
         is_ours = not text.strip() or _is_ours(yaml.safe_load(text))
     except yaml.YAMLError:
         is_ours = False
+
     if not is_ours:
         raise FileExistsError(
             f'The file {path} is not of a sandbox, and will not be overwritten: choose another one.'

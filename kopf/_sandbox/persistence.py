@@ -129,6 +129,7 @@ class Saver:
     def _notice(self, change: memory.Change) -> None:
         if self._journal is None:
             return
+
         position = self._journal.tell()
         line = encode_entry(change.type, change.home, change.new)
         try:
@@ -137,6 +138,7 @@ class Saver:
         except OSError as e:
             self._give_up(position, e)
             return
+
         self._lines += 1
         if self._lines >= LONG_JOURNAL and self._store is not None:
             self._shorten(self._store)
@@ -187,13 +189,16 @@ class Saver:
 
 def read_saved(directory: pathlib.Path) -> Saved:
     """Read a directory. Raises `SaveError` if it is damaged, `OSError` if unreadable."""
-    snapshot, journal = directory / 'snapshot.jsonl', directory / 'journal.jsonl'
+    snapshot = directory / 'snapshot.jsonl'
+    journal = directory / 'journal.jsonl'
     if not snapshot.exists():
         if journal.exists():
             raise SaveError(
-                f'The directory {directory} is damaged: it has {journal.name}, but no {snapshot.name}.'
+                f'The directory {directory} is damaged: it has {journal.name}, but no '
+                f'{snapshot.name}.'
             )
         return Saved()
+
     version, entries = _read_snapshot(snapshot)
     later = (
         [entry for entry in _read_journal(journal) if entry.version > version]
@@ -202,6 +207,7 @@ def read_saved(directory: pathlib.Path) -> Saved:
     )
     objects = replay([*entries, *sorted(later, key=lambda entry: entry.version)])
     latest = max([version, *(entry.version for entry in later)])
+
     return Saved(latest, objects, _read_keyring(directory / 'credentials.json'))
 
 
@@ -216,6 +222,7 @@ def replay(entries: list[Entry]) -> list[tuple[kinds.Home, dict[str, Any]]]:
         if entry.home == kinds.CRDS:
             gone = establishing.get_home(entry.body['metadata']['name'])
             objects = {place: other for place, other in objects.items() if other.home != gone}
+
     return [(entry.home, entry.body) for entry in objects.values()]
 
 
@@ -252,6 +259,7 @@ def decode_entry(line: bytes) -> Entry:
         )
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f'unexpected structure: {e}') from e
+
     if not is_sound:
         raise ValueError('unexpected values')
     return entry
@@ -261,13 +269,12 @@ def _read_snapshot(path: pathlib.Path) -> tuple[int, list[Entry]]:
     header, *lines = path.read_bytes().split(b'\n')
     try:
         saved = jsons.loads(header)
-        version, count, is_known = (
-            int(saved['version']),
-            int(saved['count']),
-            saved['format'] == FORMAT,
-        )
+        version = int(saved['version'])
+        count = int(saved['count'])
+        is_known = saved['format'] == FORMAT
     except (ValueError, KeyError, TypeError) as e:
         raise _damaged(path, 1, e) from e
+
     if not is_known:
         raise SaveError(f'{path} is of another version of the sandbox.')
     if len(lines) != count + 1 or lines[-1]:
@@ -307,6 +314,7 @@ def _lock(path: pathlib.Path) -> int:
     """Lock a file until its descriptor is closed, or the process ends in any way."""
     if fcntl is None:
         raise SaveError('The objects cannot be saved on this system: it has no locks for files.')
+
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -316,6 +324,7 @@ def _lock(path: pathlib.Path) -> int:
     except BaseException:
         os.close(descriptor)
         raise
+
     return descriptor
 
 

@@ -78,7 +78,8 @@ class Sandbox:
         exc: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        host, self._host = self._host, None
+        host = self._host
+        self._host = None
         try:
             if host is not None:
                 await host.stop()
@@ -91,11 +92,13 @@ class Sandbox:
         self._check_idle()
         self._thread = self._make_thread()
         self._thread.start()
+
         try:
             self._inner = self._thread.call(self.__aenter__())
         except BaseException:
             self._stop_thread()
             raise
+
         self._requests = self._running.requests.from_thread(self._thread)
         return self
 
@@ -240,6 +243,7 @@ class Sandbox:
         for last in self.follow(resource, name, namespace, timeout=timeout):
             if condition(last):
                 return last
+
         if self._host is None:
             raise _not_running()
         raise TimeoutError(async_sandbox.describe_timeout(resource, name, timeout, last))
@@ -378,7 +382,9 @@ class Sandbox:
         return _iterate(self._running_thread, self._call(_begin(begin)))
 
     def _stop_thread(self) -> None:
-        thread, self._thread, self._inner = self._thread, None, None
+        thread = self._thread
+        self._thread = None
+        self._inner = None
         if thread is not None:
             thread.stop()
 

@@ -86,9 +86,11 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError('The synchronous sandbox cannot be used from its own event loop.')
+
         if not self.is_running:
             coroutine.close()
             raise RuntimeError('The sandbox is not running.')
+
         timely = self._run_in_time(coroutine)
         try:
             future = asyncio.run_coroutine_threadsafe(timely, self._started.result())
@@ -96,6 +98,7 @@ class LoopThread:
             timely.close()
             coroutine.close()
             raise EndedError from e
+
         return self._wait_for(future, timely, coroutine)
 
     async def _run_in_time(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -114,11 +117,13 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
         # Only the end of the loop cancels the tasks in it.
         if not future.done() or future.cancelled():
             for coroutine in coroutines:  # they may have not started
                 coroutine.close()
             raise EndedError
+
         return future.result()
 
     def stop(self) -> None:

@@ -48,7 +48,8 @@ class _Anchor:
         told = self.origin + datetime.timedelta(seconds=now - self.since)
         if self.is_virtual or wall <= told:
             return told
-        self.since, self.origin = now, wall
+        self.since = now
+        self.origin = wall
         return wall
 
 

@@ -65,6 +65,7 @@ async def _wait_for_threads(flag: concurrent.futures.Future[None] | threading.Ev
         threading.Thread(target=watch, args=(flag,), name='flag', daemon=True).start()
     else:
         flag.add_done_callback(notify)
+
     try:
         await raised.wait()
     finally:

@@ -83,7 +83,10 @@ class Listener:
     def __init__(
         self, sockets: list[socket.socket], answer: Answer, limits: Limits, logger: logging.Logger
     ) -> None:
-        self._sockets, self._answer, self._limits, self._logger = sockets, answer, limits, logger
+        self._sockets = sockets
+        self._answer = answer
+        self._limits = limits
+        self._logger = logger
         self._connections = _Connections(self._attend, limits, logger)
         self._context: ssl.SSLContext | None = None
         self._acceptors: list[asyncio.Task[None]] = []
@@ -98,6 +101,7 @@ class Listener:
         for sock in self._sockets:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVING_BUFFER)
             sock.listen(BACKLOG)
+
         self._acceptors = [
             asyncio.create_task(self._accept(sock), name='acceptor of connections')
             for sock in self._sockets
@@ -196,7 +200,8 @@ class _Connections(web.Server):
 
     def __init__(self, answer: Answer, limits: Limits, logger: logging.Logger) -> None:
         super().__init__(answer)
-        self._limits, self._logger = limits, logger
+        self._limits = limits
+        self._logger = logger
         self._occupancy: occupancy.Occupancy[_Connection] = occupancy.Occupancy(
             occupancy.choose_limit(limits.connections, _read_files_limit())
         )
@@ -235,6 +240,7 @@ class _Connections(web.Server):
             # TLS takes hundreds of kilobytes: start it only for clients that send something.
             await _wait_for_bytes(connection.sock)
             options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
+
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: _Handler(self, connection, self._tasks, self._limits, self._logger),
             connection.sock,
@@ -266,6 +272,7 @@ class _Connections(web.Server):
         else:
             self._occupancy.move(connection, occupancy.Stage.OPENING)
             content.on_eof(functools.partial(self._receive, connection, content))
+
         try:
             yield
         finally:
@@ -360,7 +367,9 @@ class _Handler(web.RequestHandler):
             lingering_time=limits.lingering_timeout,
             keepalive_timeout=limits.idle_timeout * 2,
         )
-        self._connections, self._tasks, self.connection = connections, tasks, connection
+        self._connections = connections
+        self._tasks = tasks
+        self.connection = connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -403,10 +412,12 @@ async def _wait_for_bytes(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
     loop.add_reader(sock, _settle, readable)
+
     try:
         await readable
     finally:
         loop.remove_reader(sock)
+
     if not sock.recv(1, socket.MSG_PEEK):
         raise ConnectionAbortedError('The client has closed the connection.')
 

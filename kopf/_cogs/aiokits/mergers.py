@@ -78,6 +78,7 @@ class Merger(Generic[T]):
         task = asyncio.current_task()
         assert task is not None
         untaken: collections.deque[_Arrival[T]] = collections.deque()
+
         try:
             async with contextlib.aclosing(source) as items:
                 async for item in items:

@@ -67,7 +67,8 @@ class Occupancy(Generic[MemberT]):
 
     def choose_leaver(self) -> MemberT | None:
         """Choose the member to make room for a new one; return ``None`` if all members are busy."""
-        opening, idle = self._members[Stage.OPENING], self._members[Stage.IDLE]
+        opening = self._members[Stage.OPENING]
+        idle = self._members[Stage.IDLE]
         is_crowded = 2 * len(opening) >= len(self)
         chosen = opening if is_crowded or not idle else idle
         return next(iter(chosen), None)

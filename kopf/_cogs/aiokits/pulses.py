@@ -43,7 +43,8 @@ class Pulse:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._loop, self._clock = loop, clock
+        self._loop = loop
+        self._clock = clock
         self._place = threading.get_ident()
         self._asked: float | None = None  # when the pending call was scheduled
         # The same for the last call that was reported as delayed.
@@ -68,7 +69,10 @@ class Pulse:
 
     def feel(self) -> None:
         """Schedule a call in the loop, or report an overdue one. Called only in the thread."""
-        asked, now, limit = self._asked, self._clock(), self.limit
+        asked = self._asked
+        now = self._clock()
+        limit = self.limit
+
         if asked is None:
             self._asked = now
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -106,6 +110,7 @@ def feeling_pulse(get_limit: GetLimit) -> Iterator[Pulse]:
     if pulse is None:
         pulse = Pulse(loop)
         _pulses[pulse] = _spawn_thread(pulse)
+
     pulse.get_limits.append(get_limit)
     try:
         yield pulse

@@ -23,12 +23,14 @@ async def bind(host: str | None, port: int) -> list[socket.socket]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = list(dict.fromkeys(found))
+
     for _ in range(ATTEMPTS - 1 if port == 0 and len(addresses) > 1 else 0):
         try:
             return _bind_all(addresses)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
+
     return _bind_all(addresses)
 
 
@@ -50,6 +52,7 @@ def _bind_all(addresses: list[tuple[Any, ...]]) -> list[socket.socket]:
         if not sockets and absence is not None:
             raise absence
         stack.pop_all()
+
     return sockets
 
 

@@ -42,8 +42,10 @@ class Toggles:
             self._keys.add(key)
         else:
             self._keys.discard(key)
+
         if self.is_on == before:
             return
+
         if self.is_on:
             self._interrupt()
         for listener in self._listeners:
@@ -68,6 +70,7 @@ class Toggles:
             self._limits.discard(limit)
 
     def _interrupt(self) -> None:
-        limits, self._limits = self._limits, set()
+        limits = self._limits
+        self._limits = set()
         for limit in limits:
             limit.reschedule(asyncio.get_running_loop().time())

@@ -30,4 +30,5 @@ async def create_object(
     created: Mapping[str, Any] = await requests.post(
         url, context=context, payload=body, options=options
     )
+
     return created

@@ -28,4 +28,5 @@ async def delete_object(
         deleted: Mapping[str, Any] = await requests.delete(url, context=context, options=options)
     except errors.APINotFoundError:
         return None
+
     return deleted

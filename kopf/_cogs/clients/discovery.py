@@ -135,6 +135,7 @@ def parse_groups(answer: Answer) -> list[GroupVersion]:
         names = [item['version'] for item in group.get('versions') or ()]
         preferred = (group.get('preferredVersion') or {}).get('version') or next(iter(names), None)
         versions.extend(GroupVersion(group['name'], name, name == preferred) for name in names)
+
     return versions
 
 
@@ -174,6 +175,7 @@ async def _read_root(
     answer = await _read_answer(url, context)
     if answer is None:
         return Catalog(absent=[url])
+
     if answer.get('kind') == 'APIGroupDiscoveryList':
         stale = _select_groups(parse_stale(answer), groups)
         for group_version in stale:
@@ -181,6 +183,7 @@ async def _read_root(
                 'Resources of %s can be outdated: their server is not available.', group_version
             )
         return Catalog(_select_groups(parse_aggregated(answer), groups), stale)
+
     return _join_catalogs(
         [
             await _read_group_version(group_version, context)
@@ -204,6 +207,7 @@ async def _read_answer(url: str, context: requests.Context) -> Answer | None:
     except errors.APIClientError as error:
         if error.code not in (404, 406):
             raise
+
     try:
         options = requests.Options(answers=answers)
         return _check_kind(await requests.get(url, context=context, options=options), url)
@@ -224,6 +228,7 @@ async def _read_group_version(group_version: GroupVersion, context: requests.Con
             'Resources of %s are not available, and are left out: %s', group_version, error
         )
         return Catalog(doubtful=[group_version])
+
     return Catalog(parse_resource_list(answer, group_version))
 
 

@@ -183,10 +183,13 @@ def build_error(refusal: Refusal) -> APIError:
 
 def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
     """Parse the API's ``Status``, as in ERROR events; fields of wrong types count as absent."""
-    reason, message, details = status.get('reason'), status.get('message'), status.get('details')
+    reason = status.get('reason')
+    message = status.get('message')
+    details = status.get('details')
     own_code = status.get('code')
     details = details if isinstance(details, Mapping) else {}
     delay = details.get('retryAfterSeconds')
+
     return Refusal(
         code=code or (own_code if isinstance(own_code, int) else 0),
         reason=reason if isinstance(reason, str) else '',
@@ -217,6 +220,7 @@ def parse_answer(
     else:
         is_status = isinstance(body, dict) and body.get('kind') == 'Status'
         refusal = parse_status(body, code=code) if is_status else Refusal(code)
+
     delay = parse_retry_after(headers.get('Retry-After', ''), now=now)
     return refusal if delay is None else dataclasses.replace(refusal, retry_after=delay)
 
@@ -228,6 +232,7 @@ def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text) or None
+
     # It imports much more than needed, and is rarely needed.
     import email.utils
 
@@ -235,6 +240,7 @@ def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
         moment = email.utils.parsedate_to_datetime(text)
     except ValueError:
         return None
+
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     delay = (moment - now).total_seconds()

@@ -127,6 +127,7 @@ async def repeat_event(
     except (errors.RequestError, credentials.LoginError) as error:
         context.logger.warning('Failed to count a k8s-event about %s: %s', event, error)
         return Repetition.FAILED
+
     return Repetition.DONE
 
 
@@ -143,7 +144,8 @@ def build_event(
     ref = {key: event.ref[key] for key in _REFERENCED if event.ref.get(key)}
     if namespace not in _SYSTEM_NAMESPACES:
         ref.setdefault('namespace', namespace)  # required there even for cluster-scoped objects
-    first, last = _format_time(event.first), _format_time(event.last)
+    first = _format_time(event.first)
+    last = _format_time(event.last)
     return {
         'apiVersion': EVENTS.api_version,
         'kind': EVENTS.kind,
@@ -178,8 +180,11 @@ def cut(text: str, limit: int) -> str:
     raw = text.encode('utf-8', errors='replace')
     if len(raw) <= limit:
         return text
+
     kept = limit - len(ELLIPSIS)
-    head, tail = raw[: kept - kept // 2], raw[len(raw) - kept // 2 :]
+    head = raw[: kept - kept // 2]
+    tail = raw[len(raw) - kept // 2 :]
+
     return (
         f'{head.decode("utf-8", errors="ignore")}{ELLIPSIS}{tail.decode("utf-8", errors="ignore")}'
     )

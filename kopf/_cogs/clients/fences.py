@@ -47,7 +47,8 @@ class Fence:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lease, self._limit = '', 0.0
+        self._lease = ''
+        self._limit = 0.0
         self._since: Moment | None = None  # when the last successful renewal began
         self._is_revoked = False
 
@@ -81,7 +82,8 @@ class Fence:
     def announce(self, lease: str, limit: float) -> None:
         """Begin an election: the leader may write for ``limit`` seconds since each renewal."""
         self._loop = asyncio.get_running_loop()
-        self._lease, self._limit = lease, limit
+        self._lease = lease
+        self._limit = limit
 
     def extend(self, since: Moment) -> None:
         """Permit to write: the Lease is acquired or renewed by a request that began at that time."""

@@ -101,6 +101,7 @@ def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
     is_held = now < traffic.closed_until
     since = traffic.closed_since if is_held else now
     until = min(max(traffic.closed_until, now + delay), since + HOLD)
+
     return traffic._replace(
         closed_since=since,
         closed_until=until,
@@ -187,6 +188,7 @@ class Gate:
             # No task waits, so no notification is needed.
             self.traffic = board(self.traffic)
             return Pass(self)
+
         is_held = await self._wait_for_room(bounds) if is_counted else False
         try:
             is_held = await self._wait_for_turn(bounds) or is_held
@@ -194,6 +196,7 @@ class Gate:
             if is_counted:
                 self.leave()
             raise
+
         return Pass(self, waited=clock() - since if is_held else 0.0)
 
     def leave(self) -> None:
@@ -230,12 +233,14 @@ class Gate:
                 self.switch(board(self.traffic))
         finally:
             self.waiting -= 1
+
         return is_held
 
     async def _wait_for_turn(self, bounds: Bounds) -> bool:
         clock = asyncio.get_running_loop().time
         is_held = self._departing.locked()
         self.waiting += 1
+
         try:
             async with self._departing:
                 while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
@@ -245,6 +250,7 @@ class Gate:
                 self.switch(depart(self.traffic, bounds, clock()))
         finally:
             self.waiting -= 1
+
         return is_held
 
     async def _wait_for_change(self, timeout: float) -> None:

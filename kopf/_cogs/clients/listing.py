@@ -44,7 +44,8 @@ async def list_pages(
     If the listing expires midway, it starts over, once. The first request is made once; the next
     ones are retried as usual, as the previous pages would be lost. Raises `RequestError`.
     """
-    following, may_start_over = '', True
+    following = ''
+    may_start_over = True
     while True:
         params = build_page_params(context.settings.watching, resource, following)
         url = resource.get_url(namespace=namespace, params=params)
@@ -55,7 +56,8 @@ async def list_pages(
         except errors.APIGoneError:
             if not following or not may_start_over:
                 raise
-            following, may_start_over = '', False
+            following = ''
+            may_start_over = False
             continue
         page = parse_page(answer, is_first=not following)
         yield page
@@ -99,6 +101,7 @@ def parse_page(answer: Any, *, is_first: bool = True) -> Page:
         or not all(map(is_object, items))
     ):
         raise errors.APIGarbledError('The answer to the listing is not a list of objects.')
+
     origin = {
         'apiVersion': answer.get('apiVersion'),
         'kind': str(answer.get('kind') or '').removesuffix('List'),

@@ -13,7 +13,8 @@ from typing import Any
 from kopf._cogs.clients import errors
 from kopf._cogs.structs import credentials
 
-FIRST_REMINDER, LONGEST_REMINDER = 60.0, 600.0
+FIRST_REMINDER = 60.0
+LONGEST_REMINDER = 600.0
 """
 Seconds of an outage after which it is logged again; each next interval is twice as long, up to the
 longest one.
@@ -40,6 +41,7 @@ def advance(outage: Outage | None, now: float, logged: float | None = None) -> O
     if outage is None:
         is_recent = logged is not None and now < logged + FIRST_REMINDER
         outage = Outage(now, reminder=logged + FIRST_REMINDER if is_recent and logged else now)
+
     if now < outage.reminder:
         return outage
     interval = min(2 * outage.interval, LONGEST_REMINDER) if outage.is_logged else FIRST_REMINDER
@@ -65,6 +67,7 @@ class Reachability:
         self._outage = advance(before, now, self._logged)
         if not self._outage.is_logged or self._outage is before:
             return
+
         self._logged = now
         text = 'Cannot reach the cluster %s: %s. Retrying until it answers.'
         if before is not None and before.is_logged:
@@ -73,7 +76,8 @@ class Reachability:
 
     def note_answer(self, server: str, *, now: float, logger: Logger) -> None:
         """Record any response of the cluster; log the end of an outage."""
-        outage, self._outage = self._outage, None
+        outage = self._outage
+        self._outage = None
         if outage is not None and outage.is_logged:
             place = credentials.hide_userinfo(server)
             logger.info(

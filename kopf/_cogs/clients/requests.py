@@ -164,8 +164,10 @@ async def stream(
 
 def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
     """Choose the limits of watch-streams from the settings."""
-    watching, networking = chosen.watching, chosen.networking
+    watching = chosen.watching
+    networking = chosen.networking
     candidates = [watching.connect_timeout, networking.connect_timeout, networking.request_timeout]
+
     return StreamTimeouts(
         connect=next((timeout for timeout in candidates if timeout is not None), None),
         idle=watching.inactivity_timeout,
@@ -237,6 +239,7 @@ async def _retry(
                 error,
             )
         await asyncio.sleep(delay)
+
     raise AssertionError('the attempts are not limited')
 
 
@@ -290,6 +293,7 @@ async def _fetch(session: models.Session, call: models.Call, context: Context) -
     timeouts = models.Timeouts(networking.request_timeout, networking.connect_timeout)
     gate = context.gates[session.server]
     passing = await gate.enter(_build_bounds(networking))
+
     try:
         with _Measure(call, session.server, passing, context) as measure:
             answer = await session.fetch(call, timeouts)
@@ -300,6 +304,7 @@ async def _fetch(session: models.Session, call: models.Call, context: Context) -
         raise
     finally:
         gate.leave()
+
     try:
         return None if answer.code == 204 else await read_document(answer.raw)
     except ValueError as error:
@@ -325,6 +330,7 @@ async def read_document(raw: bytes, interpret: Interpret = _read) -> Any:
             return interpret(raw, documents.read_quickly)
         except documents.LaboriousError:
             pass  # read it in the thread
+
     return await offloads.read_aside(interpret, raw, documents.read)
 
 
@@ -345,6 +351,7 @@ async def _open_stream(
             measure.note_answer(chunks.code)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
         _check_answer(models.Answer(chunks.code, chunks.headers, raw), passing, context)
+
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
 
 
@@ -356,11 +363,15 @@ class _Measure:
     def __init__(
         self, call: models.Call, server: str, passing: limits.Pass, context: Context
     ) -> None:
-        self._call, self._server, self._context = call, server, context
+        self._call = call
+        self._server = server
+        self._context = context
+
         if passing.waited:
             tally = context.meter.calls[call.verb]
             tally.throttled += 1
             tally.waits += passing.waited
+
         self._since = asyncio.get_running_loop().time()
 
     def __enter__(self) -> Self:
@@ -371,12 +382,14 @@ class _Measure:
             self._note_failure(error)
 
     def note_answer(self, code: int) -> None:
-        now, context = asyncio.get_running_loop().time(), self._context
+        now = asyncio.get_running_loop().time()
+        context = self._context
         context.reachability.note_answer(self._server, now=now, logger=context.logger)
         context.meter.count_call(self._call.verb, code, now - self._since)
 
     def _note_failure(self, error: errors.RequestError) -> None:
-        now, context = asyncio.get_running_loop().time(), self._context
+        now = asyncio.get_running_loop().time()
+        context = self._context
         context.meter.count_call(self._call.verb, _name_error(error), now - self._since)
         if isinstance(error, errors.APIUnreachableError):
             reason = str(error).removeprefix(f'{self._call}: ')
@@ -392,6 +405,7 @@ def _check_answer(answer: models.Answer, passing: limits.Pass, context: Context)
     if 200 <= answer.code < 300:
         passing.accept()
         return
+
     error = errors.build_error(
         errors.parse_answer(answer.code, answer.headers, answer.raw, now=context.now())
     )
@@ -400,6 +414,7 @@ def _check_answer(answer: models.Answer, passing: limits.Pass, context: Context)
         passing.refuse(closure)
     elif not isinstance(error, errors.APITooManyRequestsError | errors.APIUnavailableError):
         passing.accept()
+
     raise error
 
 

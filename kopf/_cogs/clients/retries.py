@@ -15,7 +15,8 @@ from kopf._cogs.configs import connecting
 JITTER = 0.1
 """The maximal share of random prolongation, so that the clients of one server are spread."""
 
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
+FIRST_BACKOFF = 0.8
+LONGEST_BACKOFF = 30.0
 """Seconds of the first and of the longest delay of a task; each next delay is twice as long."""
 
 BACKOFF_JITTER = 0.5
@@ -50,9 +51,11 @@ def decide_retry(
     """
     if not is_retriable(error, policy):
         return None
+
     backoff = next(delays, None)
     if backoff is None:
         return None
+
     asked = error.retry_after if isinstance(error, errors.APIError) else None
     if asked is None:
         return spread(backoff, chance)
@@ -79,6 +82,7 @@ def is_retriable(error: errors.RequestError, policy: Policy) -> bool:
             return policy.is_repeatable
         case errors.APIServerError():
             return True
+
     return False
 
 

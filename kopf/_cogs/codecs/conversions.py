@@ -24,7 +24,8 @@ class MisfitError(ValueError):
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f'{path}: {problem}' if path else problem)
-        self.path, self.problem = path, problem
+        self.path = path
+        self.problem = problem
 
     def within(self, parent: str) -> 'MisfitError':
         """Return the same error with the path from the outer value."""
@@ -105,6 +106,7 @@ def _make_codec(annotation: Any, naming: resource_types.Naming) -> Codec:
         from kopf._cogs.codecs import pydantic_codecs
 
         return pydantic_codecs.PydanticCodec(annotation, naming)
+
     try:
         from kopf._cogs.codecs import msgspec_codecs
     except ImportError as error:
@@ -112,6 +114,7 @@ def _make_codec(annotation: Any, naming: resource_types.Naming) -> Codec:
             f'msgspec is needed for {getattr(cls, "__name__", cls)}. Install it with the extra '
             f'"typed", or make the class a model of pydantic: pip install msgspec'
         ) from error
+
     return msgspec_codecs.MsgspecCodec(annotation, naming)
 
 
@@ -135,6 +138,7 @@ class ObjectCodec:
             if value is not None or field.make_default is None:
                 # The API drops empty stanzas.
                 given[field.argument] = self._load_part(field, {} if value is None else value)
+
         own = {'api_version': raw.get('apiVersion'), 'apiVersion': raw.get('apiVersion')}
         own |= {'metadata': metadata, 'meta': metadata, 'kind': raw.get('kind')}
         for field in self._own:

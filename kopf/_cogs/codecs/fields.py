@@ -51,6 +51,7 @@ def find_flavor(cls: object) -> Flavor | None:
         return None
     if typing.is_typeddict(cls) or typing_extensions.is_typeddict(cls):
         return Flavor.TYPED_DICT
+
     marks = {
         '__pydantic_core_schema__': Flavor.PYDANTIC,
         '__struct_fields__': Flavor.STRUCT,
@@ -100,7 +101,8 @@ def _list_attrs(cls: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
     for field in cls.__attrs_attrs__:
         if not field.init:
             continue
-        default, factory = field.default, attr.NOTHING
+        default = field.default
+        factory = attr.NOTHING
         if isinstance(default, attr.Factory):
             default, factory = attr.NOTHING, default.factory
         make = _choose_factory(default, factory, attr.NOTHING)
@@ -174,6 +176,7 @@ def _read_own_docstrings(cls: type) -> Mapping[str, str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError, SyntaxError):
         return {}
+
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     return {
         field.target.id: _fold(text.value.value)
@@ -192,13 +195,16 @@ def _fold(text: str) -> str:
 
 def unwrap_optional(annotation: Any) -> Any:
     """Return ``X`` of ``X | None`` and of ``Annotated[X, ...]``, in any combination."""
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    args = typing.get_args(annotation)
     if origin is Annotated:
         return unwrap_optional(args[0])
+
     if is_union(annotation):
         rest = [arg for arg in args if arg is not type(None)]
         if len(rest) == 1:
             return unwrap_optional(rest[0])
+
     return annotation
 
 

@@ -38,4 +38,5 @@ def format_duration(value: datetime.timedelta) -> str:
     for unit in ('h', 'm', 's', 'ms', 'us'):
         count, rest = divmod(rest, int(_MICROSECONDS[unit]))
         text += f'{count}{unit}' if count else ''
+
     return text or '0s'

@@ -15,7 +15,9 @@ class MsgspecCodec:
     def __init__(self, annotation: Any, naming: resource_types.Naming) -> None:
         cls = fields.unwrap_optional(annotation)
         plan = shadows.build_plan(annotation, getattr(cls, '__name__', str(cls)), naming)
-        self._type, self._load, self._dump = plan.type, plan.load, plan.dump
+        self._type = plan.type
+        self._load = plan.load
+        self._dump = plan.dump
 
     def load(self, raw: Any) -> Any:
         try:
@@ -24,7 +26,8 @@ class MsgspecCodec:
         except msgspec.ValidationError as error:
             problem, _, path = str(error).rpartition(' - at `$')
             if not problem:
-                problem, path = str(error), '`'
+                problem = str(error)
+                path = '`'
             raise conversions.MisfitError(path[:-1].lstrip('.'), problem) from error
         except (TypeError, ValueError) as error:  # from the users' own checks in the constructors
             raise conversions.MisfitError('', str(error)) from error

@@ -73,6 +73,7 @@ def collecting() -> Iterator[list[str]]:
     before = dict(_declared)
     _declared.clear()
     names: list[str] = []
+
     try:
         yield names
     finally:

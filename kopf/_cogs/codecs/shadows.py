@@ -119,15 +119,18 @@ class _Builder:
             return _DURATION
         if cls is datetime.datetime:
             return Plan(Annotated[datetime.datetime, msgspec.Meta(tz=True)], is_scalar=True)
+
         flavor = fields.find_flavor(cls)
         if flavor is fields.Flavor.PYDANTIC:
             refuse(path, f'{cls.__name__} is a model of pydantic inside of others', _HINT_PYDANTIC)
         if flavor is not None:
             return self._plan_object(cls, flavor, path)
+
         if isinstance(cls, type) and issubclass(cls, tuple):
             refuse(path, 'tuples with different items do not exist in the API', _HINT_TUPLE)
         if cls is bytes or (isinstance(cls, type) and issubclass(cls, (enum.Enum, *SCALARS))):
             return Plan(cls, is_scalar=True)
+
         refuse(path, f'{_name(cls)} does not exist in the API', _HINT_OTHER)
 
     def _plan_annotated(self, annotation: Any, path: str) -> Plan:
@@ -136,9 +139,11 @@ class _Builder:
         schemas = [item for item in known if isinstance(item, markers.Schema)]
         inner = _INT_OR_STRING if any(s.int_or_string for s in schemas) else self.plan(base, path)
         metas = [item for item in metadata if isinstance(item, msgspec.Meta)]
+
         for schema in schemas:
             if schema.list_limits():
                 metas.append(msgspec.Meta(**_adjust(schema.list_limits(), inner.type)))
+
         extras: dict[str, Any] = {}
         for item in known:
             extras = markers.merge_extras(extras, item.list_extras())
@@ -151,8 +156,11 @@ class _Builder:
         plan = self._plan_options(rest, path)
         if len(rest) == len(args):
             return plan
-        load, dump = _skip_none(plan.load), _skip_none(plan.dump)
+
+        load = _skip_none(plan.load)
+        dump = _skip_none(plan.dump)
         shadow = _unite([plan.type, None])
+
         # In unions, msgspec ignores what is added to the schemas of the options.
         return Plan(_add_extras(shadow, _list_extras(plan.type)), load, dump, plan.is_scalar)
 
@@ -165,14 +173,17 @@ class _Builder:
             return Plan(float, is_scalar=True)
         if all(typing.get_origin(option) is Literal for option in options):
             return Plan(_unite(options), is_scalar=True)
+
         if not all(
             getattr(getattr(cls, '__struct_config__', None), 'tag', None) for cls in options
         ):
             refuse(path, f'the API cannot tell {_name_all(options)} from each other', _HINT_UNION)
+
         plans = {cls: self.plan(cls, path) for cls in options}
         loads = {_get_class(plan.type): plan.load for plan in plans.values()}
         dumps = {cls: plan.dump for cls, plan in plans.items()}
         joined = _unite([plan.type for plan in plans.values()])
+
         return Plan(joined, _dispatch(loads), _dispatch(dumps))
 
     def _plan_tuple(self, annotation: Any, path: str) -> Plan:
@@ -194,9 +205,11 @@ class _Builder:
         read = list if made is list or item.load is not None else made
         load = _convert_items(item.load, made)
         shadow: Any = read[item.type]  # type: ignore[index]
+
         if origin in SETS:
             extras = {'x-kubernetes-list-type': 'set'}
             shadow = Annotated[shadow, msgspec.Meta(extra_json_schema=extras)]
+
         return Plan(shadow, load, _convert_items(item.dump, list))
 
     def _plan_dict(self, annotation: Any, path: str) -> Plan:
@@ -206,12 +219,15 @@ class _Builder:
         if _resolve_alias(value) is Any:
             return Plan(dict[str, Any])
         item = self.plan(value, f'{path}{{}}')
-        load, dump = _convert_values(item.load), _convert_values(item.dump)
+        load = _convert_values(item.load)
+        dump = _convert_values(item.dump)
+
         return Plan(dict[key, item.type], load, dump)  # type: ignore[valid-type, name-defined]
 
     def _plan_object(self, cls: type, flavor: fields.Flavor, path: str) -> Plan:
         if cls in self._plans:
             return self._plans[cls]
+
         if cls in self._path:
             refuse(path, f'{cls.__name__} contains itself', _HINT_RECURSIVE)
         self._path.append(cls)
@@ -220,8 +236,10 @@ class _Builder:
         plans = {field.name: self.plan(field.annotation, _join(cls, field)) for field in listed}
         self._path.pop()
         shadow = _make_shadow(cls, listed, plans)
-        load, dump = _make_load(cls, flavor, listed, plans), _make_dump(cls, flavor, listed, plans)
+        load = _make_load(cls, flavor, listed, plans)
+        dump = _make_dump(cls, flavor, listed, plans)
         plan = self._plans[cls] = Plan(shadow, load, dump)
+
         return plan
 
 
@@ -230,6 +248,7 @@ def _make_shadow(cls: Any, listed: list[fields.Field], plans: Mapping[str, Plan]
     docs = fields.read_field_docstrings(cls)
     config = getattr(cls, '__struct_config__', None)
     definitions: list[Any] = []
+
     for field in listed:
         extras = {'description': docs[field.name]} if field.name in docs else {}
         extras |= _describe_default(field, plans[field.name])
@@ -239,6 +258,7 @@ def _make_shadow(cls: Any, listed: list[fields.Field], plans: Mapping[str, Plan]
         else:
             optional = _unite([shadow, msgspec.UnsetType])
             definitions.append((field.name, optional, msgspec.UNSET))
+
     struct = msgspec.defstruct(
         f'{cls.__name__}_{next(_numbers)}',
         definitions,
@@ -331,6 +351,7 @@ def _annotate(base: Any, metas: list[msgspec.Meta], path: str) -> Any:
     except TypeError as error:
         problem = str(error).partition(' - type ')[0]
         refuse(path, f'{problem[:1].lower()}{problem[1:]}', 'Remove this option of kopf.Schema.')
+
     return shadow
 
 

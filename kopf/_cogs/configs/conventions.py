@@ -52,6 +52,7 @@ class StanzaCleaning:
         for name in ('labels', 'annotations'):
             if name in metadata and not metadata[name]:
                 del metadata[name]
+
         for name in ('metadata', 'status'):
             if name in stanzas and not stanzas[name]:
                 del stanzas[name]
@@ -69,6 +70,7 @@ class KeyForming:
         super().__init__()
         if not prefix:
             raise ValueError('The prefix of annotations cannot be empty.')
+
         if len(prefix) > _LONGEST_PREFIX:
             warnings.warn(
                 f'The prefix of annotations is too long for long names: {len(prefix)} characters, '
@@ -76,6 +78,7 @@ class KeyForming:
                 UserWarning,
                 stacklevel=3,
             )
+
         self.prefix = prefix
         self.v1 = v1
         self._keys: dict[str, tuple[str, ...]] = {}
@@ -90,6 +93,7 @@ class KeyForming:
             known = (newer,) if newer == older else (newer, older)
             if len(self._keys) < _KNOWN_KEYS:
                 self._keys[marked] = known
+
         return known
 
     def make_v1_key(self, key: str, max_length: int = _LONGEST_NAME) -> str:
@@ -124,6 +128,7 @@ class KeyForming:
                 isinstance(owner, Mapping) and owner.get('kind') == 'Deployment' for owner in owners
             ):
                 return f'{key}-ofDRS'
+
         return key
 
 
@@ -138,6 +143,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
                 value = decode(annotations[name]) if name in annotations else None
                 if value is not None:
                     return value
+
         return None
 
     def _store_value(
@@ -160,6 +166,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         planned = dicts.resolve_mapping(patch, ANNOTATIONS) if len(patch) else _NOTHING
         if not present and not planned:
             return
+
         names = [
             name for name in self.make_keys(key, body=body) if name in present or name in planned
         ]
@@ -172,6 +179,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         """Mark the prefix with the first value stored under it; the usual prefixes need no mark."""
         if self.prefix.startswith('kopf.'):
             return
+
         marker = f'{self.prefix}/{MARKER}'
         stored = {
             name
@@ -218,6 +226,7 @@ def decode(value: Any) -> dict[str, Any] | None:
         decoded = documents.read_shallow(value)
     except ValueError:
         return None
+
     return decoded if isinstance(decoded, dict) else None
 
 
@@ -274,6 +283,7 @@ def copy_essence(essence: Mapping[str, Any], *, fully: bool) -> bodies.BodyEssen
         copied['metadata'] = dict(copied['metadata'])
         if 'annotations' in copied['metadata']:
             copied['metadata']['annotations'] = dict(copied['metadata']['annotations'])
+
     return cast(bodies.BodyEssence, copied)
 
 
@@ -299,6 +309,7 @@ def _make_name(key: str) -> str:
     name = KeyForming.make_safe_key(key)
     if re.fullmatch(r'[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?', name):
         return name
+
     readable = re.sub(r'[^A-Za-z0-9._-]', '_', name).strip('._-')
     return (readable or 'id') + _make_suffix(key)
 

@@ -254,12 +254,14 @@ def _take_essence(
     essence['metadata'] = {
         key: dict(dicts.resolve_mapping(metadata, (key,))) for key in ('labels', 'annotations')
     }
+
     for path in extra_paths:
         if path == ('metadata',):
             others = {key: value for key, value in metadata.items() if key not in _VOLATILE}
             essence['metadata'] = {**others, **essence['metadata']}
         elif path and dicts.has(body, path) and not dicts.has(essence, path):
             dicts.ensure(essence, path, dicts.resolve(body, path))
+
     return essence
 
 
@@ -290,9 +292,11 @@ def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:
     for path in (('metadata',), ('metadata', 'labels'), ('metadata', 'annotations')):
         if not dicts.is_mapping(dicts.resolve(essence, path, {})):
             dicts.remove(essence, path)
+
     if 'metadata' in essence and essence['metadata'] is None:
         del essence['metadata']
     if 'apiVersion' in essence or 'kind' in essence:
         for path in (('apiVersion',), ('kind',), ('metadata', 'name'), ('metadata', 'namespace')):
             dicts.remove(essence, path)
+
     return cast(bodies.BodyEssence, essence)

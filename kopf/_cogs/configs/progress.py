@@ -201,6 +201,7 @@ class StatusProgressStorage(ProgressStorage):
         kept = _build_record(record, verbose=False)
         present = dicts.resolve_mapping(body, path)
         meaning = {name: value for name, value in present.items() if value is not None}
+
         if dicts.has(body, path) and dicts.is_same(meaning, kept):
             dicts.remove(patch, path)
         else:
@@ -264,6 +265,7 @@ class MultiProgressStorage(ProgressStorage):
             if conventions.is_custom(storage):
                 cleared = conventions.copy_essence(cast(Mapping[str, Any], cleared), fully=True)
             cleared = storage.clear(essence=cleared)
+
         is_copied = bool(self.storages) and not conventions.is_custom(self)
         return (
             cleared

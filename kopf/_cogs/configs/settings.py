@@ -328,6 +328,7 @@ class ExecutionSettings:
                 f'settings.execution.max_workers needs an executor with such a limit; '
                 f'{type(self.executor).__name__} has none.'
             )
+
         default = concurrent.futures.ThreadPoolExecutor()
         self.executor._max_workers = vars(default)['_max_workers'] if value is None else value
         self._max_workers = value
@@ -342,7 +343,9 @@ def release_threads(execution: ExecutionSettings) -> int:
     """
     if not isinstance(execution.executor, pools.OwnPool):
         return 0
-    previous, execution.executor = execution.executor, pools.OwnPool(execution.max_workers)
+
+    previous = execution.executor
+    execution.executor = pools.OwnPool(execution.max_workers)
     return previous.release()
 
 

@@ -27,6 +27,7 @@ def build_getattr(module: str) -> Callable[[str], Any]:
         public = PUBLIC_NAMES.get(f'{module}.{name}')
         if public is None:
             raise AttributeError(f'module {module!r} has no attribute {name!r}')
+
         if name not in resolved:
             warnings.warn(
                 f'{module}.{name} is hidden, and can be gone any time. Use kopf.{public}.',
@@ -34,6 +35,7 @@ def build_getattr(module: str) -> Callable[[str], Any]:
                 stacklevel=2,
             )
             resolved[name] = getattr(importlib.import_module('kopf'), public)
+
         return resolved[name]
 
     return __getattr__

@@ -143,10 +143,12 @@ def _build_extensions(profile: Profile) -> 'list[x509.ExtensionType]':
         extensions.append(
             x509.ExtendedKeyUsage([getattr(oid.ExtendedKeyUsageOID, profile.purpose.value)])
         )
+
     if profile.hosts:
         extensions.append(
             x509.SubjectAlternativeName([_build_host(host) for host in profile.hosts])
         )
+
     return extensions
 
 

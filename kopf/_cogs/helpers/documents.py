@@ -78,10 +78,12 @@ def read(raw: bytes) -> Any:
     """
     if len(raw) > LARGE and _ITEMS in raw:
         return _read_by_parts(raw)
+
     try:
         value = jsons.loads(raw)
     except ValueError:
         return _read_by_parts(raw)
+
     return _read_by_parts(raw) if _is_suspicious(raw) and is_too_deep(value) else value
 
 
@@ -91,6 +93,7 @@ def read_quickly(raw: bytes) -> Any:
         value = jsons.loads_fast(raw) if jsons.IS_FAST else jsons.loads(raw)
     except ValueError as error:
         raise LaboriousError from error
+
     if _is_suspicious(raw) and is_too_deep(value):
         raise LaboriousError
     return value
@@ -118,9 +121,11 @@ def _read_by_parts(raw: bytes) -> Any:
         text = raw.decode('utf-8')
     except UnicodeDecodeError as error:
         raise jsons.JSONDecodeError(f'Invalid UTF-8: {error.reason}', doc='', pos=0) from error
+
     start = _skip_spaces(text, 0)
     if not text.startswith('{', start):
         return jsons.loads(text)
+
     part = _read_object(text, start, LEVELS)
     if _skip_spaces(text, part.end) != len(text):
         raise jsons.JSONDecodeError('Extra data', doc='', pos=part.end)
@@ -134,6 +139,7 @@ def _read_value(text: str, pos: int, levels: int) -> _Part:
         flaw = TOO_DEEP
     except jsons.NumberError:
         flaw = OUT_OF_RANGE
+
     if levels and text.startswith('{', pos):
         return _read_object(text, pos, levels)
     return _Part(None, _skip_value(text, pos), flaw)
@@ -144,6 +150,7 @@ def _read_object(text: str, pos: int, levels: int) -> _Part:
     found: dict[str, Any] = {}
     flaw = ''
     pos = _skip_spaces(text, pos + 1)
+
     while not text.startswith('}', pos):
         key, pos = _read_key(text, pos)
         is_array = levels == LEVELS and text.startswith('[', pos)
@@ -153,6 +160,7 @@ def _read_object(text: str, pos: int, levels: int) -> _Part:
         found[key] = part.value
         flaw = flaw or part.flaw
         pos = _skip_separator(text, part.end, '}')
+
     return _Part(Salvaged(found, flaw) if flaw else found, pos + 1, flaw)
 
 
@@ -161,6 +169,7 @@ def _read_array(text: str, pos: int, levels: int) -> _Part:
     flaw = ''
     misses = 0
     pos = _skip_spaces(text, pos + 1)
+
     while not text.startswith(']', pos):
         part = _guess_element(text, pos) if misses < MISSES else None
         if part is None:
@@ -169,6 +178,7 @@ def _read_array(text: str, pos: int, levels: int) -> _Part:
         found.append(part.value)
         flaw = flaw or part.flaw
         pos = _skip_separator(text, part.end, ']')
+
     return _Part(found, pos + 1, flaw)
 
 
@@ -182,6 +192,7 @@ def _guess_element(text: str, pos: int) -> _Part | None:
     """
     if not jsons.IS_FAST or not text.startswith('{"', pos):
         return None
+
     separator = '},' + text[pos : text.find(':', text.find(':', pos) + 1) + 1]
     end = pos
     for _ in range(GUESSES):
@@ -192,6 +203,7 @@ def _guess_element(text: str, pos: int) -> _Part | None:
             return _check(text, pos, jsons.loads_fast(text[pos : end + 1]), end + 1)
         except ValueError:
             continue
+
     return None
 
 
@@ -208,6 +220,7 @@ def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
     # The fast writer has nearly the same limit, and is quicker by an order of magnitude.
     if jsons.is_fast_writable(value):
         return False
+
     level = [value]
     for _ in range(limit + 1):
         level = [
@@ -218,6 +231,7 @@ def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
         ]
         if not level:
             return False
+
     return True
 
 
@@ -247,6 +261,7 @@ def _skip_value(text: str, pos: int) -> int:
     if not text.startswith(('{', '['), pos):
         scalar = _SCALAR.match(text, pos)
         return pos if scalar is None else scalar.end()
+
     depth = 0
     for found in _STRUCTURE.finditer(text, pos):
         first = text[found.start()]
@@ -256,6 +271,7 @@ def _skip_value(text: str, pos: int) -> int:
             depth -= 1
         if not depth:
             return found.end()
+
     raise jsons.JSONDecodeError('Unclosed brackets', doc='', pos=pos)
 
 

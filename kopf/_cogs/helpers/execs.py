@@ -105,11 +105,13 @@ def run_plugin(
             f'The exec plugin {plugin.command!r} needs a terminal, and there is none: '
             f'run it beforehand, or use other credentials.'
         )
+
     is_interactive = has_terminal and plugin.interactive_mode != 'Never'
     request = build_request(plugin, cluster, is_interactive=is_interactive)
     variables = {**environ, **plugin.env, 'KUBERNETES_EXEC_INFO': jsons.dumps(request).decode()}
     command = [_find_program(plugin, environ), *plugin.args]
     limit = timeout if timeout is not None else INTERACTIVE_TIMEOUT if is_interactive else TIMEOUT
+
     return parse_response(plugin, _run(plugin, command, variables, is_interactive, limit))
 
 
@@ -129,13 +131,16 @@ def parse_response(plugin: Plugin, raw: bytes) -> Issued:
         response = jsons.loads(raw)
     except jsons.JSONDecodeError:
         raise _refuse(plugin, 'which is not JSON') from None
+
     if not isinstance(response, dict) or response.get('kind') != 'ExecCredential':
         raise _refuse(plugin, 'which is not an ExecCredential')
     if response.get('apiVersion') != plugin.api_version:
         raise _refuse(plugin, f'of another apiVersion than the asked {plugin.api_version}')
+
     status = response.get('status')
     if not isinstance(status, dict):
         raise _refuse(plugin, 'with no status')
+
     names = ('token', 'clientCertificateData', 'clientKeyData')
     token, certificate, private_key = (status.get(name) or '' for name in names)
     if not all(isinstance(value, str) for value in (token, certificate, private_key)):
@@ -185,6 +190,7 @@ def _find_program(plugin: Plugin, environ: Mapping[str, str]) -> str:
         raise PluginError(
             f'The exec plugin {plugin.command!r} is not found: check that it {where}.{hint}'
         )
+
     return found
 
 
@@ -219,20 +225,24 @@ def _run(
             kill()
         for output in outputs:
             output.thread.join(KILLING_TIMEOUT)
+
     stdout, stderr = outputs
     if stdout.is_excessive:
         raise PluginError(
             f'The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and '
             'is stopped. Run it by hand to see, and check its version and its arguments.'
         )
+
     if stderr.content:
         logger.debug(
             'The exec plugin %r has complained: %s', plugin.command, _quote_tail(stderr.content)
         )
+
     if not is_ended:
         raise PluginError(
             f'The exec plugin {plugin.command!r} has not finished in {timeout:g} seconds.'
         )
+
     if process.returncode != 0:
         hint = (
             ' It has complained: run it by hand, or see the log at the debug level.'
@@ -243,6 +253,7 @@ def _run(
             f'The exec plugin {plugin.command!r} has failed with the code '
             f'{process.returncode}.{hint}'
         )
+
     return stdout.content
 
 
@@ -252,7 +263,8 @@ class _Output:
     def __init__(self, pipe: IO[bytes] | None, stop: Callable[[], None] = lambda: None) -> None:
         self.content = b''
         self.is_excessive = False
-        self._pipe, self._stop = pipe, stop
+        self._pipe = pipe
+        self._stop = stop
         self.thread = threading.Thread(target=self._read, name='kopf exec plugin', daemon=True)
         self.thread.start()
 
@@ -280,6 +292,7 @@ def _wait(process: subprocess.Popen[bytes], outputs: Sequence[_Output], timeout:
         process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         return False
+
     return not any(output.thread.is_alive() for output in outputs)
 
 

@@ -50,6 +50,7 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
             return orjson.dumps(value, option=_PLAIN_SORTED if sort_keys else _PLAIN_ONLY)
         except TypeError:
             pass
+
     return _dumps_portably(value, sort_keys=sort_keys)
 
 
@@ -71,6 +72,7 @@ def is_fast_writable(value: Any) -> bool:
         orjson.dumps(value)
     except TypeError:
         return False
+
     return True
 
 
@@ -92,6 +94,7 @@ def _dumps_portably(value: Any, *, sort_keys: bool) -> bytes:
             text = dump(_without_nans(value))
     except RecursionError as e:
         raise ValueError('The value is circular or nested too deeply for JSON.') from e
+
     # An escape like "\udXXX" is the same in Python and in JSON.
     return text.encode('utf-8', errors='backslashreplace')
 

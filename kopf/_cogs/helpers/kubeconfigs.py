@@ -123,6 +123,7 @@ def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeco
         sections = {**own, **sections}
         root = Section('current-context', '', path, content)
         current_context = current_context or root.get_text('current-context')
+
     return Kubeconfig(sections, current_context, tuple(contents))
 
 
@@ -133,6 +134,7 @@ def select_access(kubeconfig: Kubeconfig) -> Access:
             f'There is no current-context in the kubeconfig {_join(kubeconfig.paths)}: '
             f'choose one with `kubectl config use-context NAME`.'
         )
+
     context = _find_section(
         kubeconfig, 'context', kubeconfig.current_context, 'the current-context'
     )
@@ -143,12 +145,14 @@ def select_access(kubeconfig: Kubeconfig) -> Access:
         if username
         else Section('user', '', context.path, {})
     )
+
     for key in _IMPERSONATION:
         if user.values.get(key):
             raise KubeconfigError(
                 f'The {user} asks for impersonation (the field {key!r}), which is not supported: '
                 f'use a context without impersonation.'
             )
+
     return Access(context, cluster, user, _build_server(cluster, user), _build_plugin(user))
 
 
@@ -172,15 +176,19 @@ def build_cluster_info(cluster: Section, server: str) -> dict[str, Any]:
     for key in ('tls-server-name', 'certificate-authority-data', 'proxy-url'):
         if cluster.get_text(key):
             info[key] = cluster.get_text(key)
+
     for key in ('insecure-skip-tls-verify', 'disable-compression'):
         if cluster.get_flag(key):
             info[key] = True
+
     if 'certificate-authority-data' not in info and cluster.get_text('certificate-authority'):
         raw = read_bytes(cluster, 'certificate-authority')
         info['certificate-authority-data'] = base64.b64encode(raw).decode()
+
     for extension in cluster.get_items('extensions'):
         if isinstance(extension, dict) and extension.get('name') == _EXEC_EXTENSION:
             info['config'] = extension.get('extension')
+
     return info
 
 
@@ -207,6 +215,7 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
         mark = getattr(error, 'problem_mark', None)
         where = f' at the line {mark.line + 1}' if mark is not None else ''
         raise KubeconfigError(f'The kubeconfig {path} is not valid YAML{where}.') from None
+
     if content is not None and not isinstance(content, dict):
         raise KubeconfigError(f'The kubeconfig {path} must be a mapping, but it is not.')
     return content or {}
@@ -218,6 +227,7 @@ def _list_sections(
     items = content.get(plural) or []
     if not isinstance(items, list):
         raise KubeconfigError(f'The field {plural!r} in the kubeconfig {path} must be a list.')
+
     for index, item in enumerate(items):
         name = item.get('name') if isinstance(item, dict) else None
         values = item.get(kind) if isinstance(item, dict) else None
@@ -233,6 +243,7 @@ def _list_sections(
 def _find_section(kubeconfig: Kubeconfig, kind: str, name: str, referrer: str) -> Section:
     if not name:
         raise KubeconfigError(f'There is no {kind} in {referrer}.')
+
     try:
         return kubeconfig.sections[kind, name]
     except KeyError:
@@ -247,6 +258,7 @@ def _build_server(cluster: Section, user: Section) -> str:
     server = cluster.get_text('server')
     if not server:
         raise KubeconfigError(f'There is no server in the {cluster}.')
+
     if '://' not in server:
         authority = (
             'certificate-authority',
@@ -256,12 +268,14 @@ def _build_server(cluster: Section, user: Section) -> str:
         identity = ('client-certificate', 'client-certificate-data')
         is_secure = any(map(cluster.values.get, authority)) or any(map(user.values.get, identity))
         server = f'{"https" if is_secure else "http"}://{server}'
+
     return server.rstrip('/')
 
 
 def _build_plugin(user: Section) -> execs.Plugin | None:
     if not user.get_mapping('exec'):
         return None
+
     section = Section('exec plugin of the user', user.name, user.path, user.get_mapping('exec'))
     command = section.get_text('command')
     args = section.get_items('args')
@@ -277,6 +291,7 @@ def _build_plugin(user: Section) -> execs.Plugin | None:
         raise KubeconfigError(
             f'The env of the {section} must be a list of names and values, which are strings.'
         )
+
     plugin = execs.Plugin(
         api_version=section.get_text('apiVersion'),
         command=section.get_path('command') if os.path.dirname(command) else command,

@@ -67,31 +67,37 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
     if not os.path.exists(path):
         absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
         raise LoadingError(f'There is no file {os.fspath(path)!r}.') from absence
+
     if os.path.isdir(full_path):
         mistake = (
             f'{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m '
             'package.'
         )
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
+
     # Without dots: the module has no parents.
     stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])
     spec = importlib.util.spec_from_file_location(f'{_PREFIX}{next(_numbers)}_{stem}__', full_path)
     if spec is None or spec.loader is None:
         mistake = f'{os.fspath(path)!r} is not a Python file: its name must end with .py.'
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
+
     if not os.access(full_path, os.R_OK):
         denial = PermissionError(errno.EACCES, os.strerror(errno.EACCES), full_path)
         raise LoadingError(
             f'The file {os.fspath(path)!r} cannot be read: permission denied.'
         ) from denial
+
     _put_first(os.path.dirname(full_path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # for lookups of modules by classes, e.g. pickling
+
     try:
         spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(spec.name, None)
         raise
+
     return module
 
 
@@ -105,6 +111,7 @@ def load_module(name: str) -> types.ModuleType:
     if not all(part.isidentifier() for part in name.split('.')):
         mistake = f'{name!r} is not a name of a module.'
         raise LoadingError(mistake) from ModuleNotFoundError(mistake, name=name)
+
     if not sys.flags.safe_path:
         _put_first(os.getcwd())
     try:
@@ -122,6 +129,7 @@ def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackTyp
     while traceback is not None:
         frames.append(traceback)
         traceback = traceback.tb_next
+
     is_loading = [frame.tb_frame.f_code.co_filename == __file__ for frame in frames]
     since = len(frames) - is_loading[::-1].index(True) if any(is_loading) else 0
     return next(

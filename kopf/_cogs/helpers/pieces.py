@@ -93,6 +93,7 @@ class _Reader:
                 root = self._close(position, mark)
                 if root is not None:
                     return root.value
+
         if self._stack:
             _refuse('Unterminated document', len(self._buffer))
         return jsons.loads(self._buffer[:])  # a scalar
@@ -112,6 +113,7 @@ class _Reader:
         if self._known == len(self._stack):
             self._take(position)
             self._since = position + 1
+
         closed = self._stack.pop()
         self._known = min(self._known, len(self._stack))
         return None if self._stack else self._finish(closed, position + 1)
@@ -140,16 +142,20 @@ class _Reader:
             self._extend(self._stack[base], text)
         else:
             self._stack[0].value = jsons.loads(text + self._build_closings(0))
+
         for index in range(base + 1, len(self._stack)):
-            outer, inner = self._stack[index - 1], self._stack[index]
+            outer = self._stack[index - 1]
+            inner = self._stack[index]
             is_listed = isinstance(outer.value, list)
             inner.value = outer.value[-1 if is_listed else self._find_key(inner.start)]
+
         self._known = len(self._stack)
 
     def _extend(self, base: _Container, text: bytes) -> None:
         text = text.lstrip(_SPACES)
         if not text:
             return
+
         items = text[1:]
         if text[0] != _COMMA or not items.strip(_SPACES):
             _refuse('Expected an item', self._since)
@@ -171,6 +177,7 @@ class _Reader:
             while self._buffer[slashes - 1] == ord('\\'):
                 slashes -= 1
             is_escaped = (start - slashes) % 2 == 1
+
         return jsons.loads(self._buffer[start : end + 1])
 
 

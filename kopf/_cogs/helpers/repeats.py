@@ -42,6 +42,7 @@ class Repeats:
             if len(self._windows) > MEMORY:
                 self._windows.popitem(last=False)
             return left_out
+
         window.count += 1
         return 0 if window.count <= self._burst else None
 

@@ -91,6 +91,7 @@ def ensure_metadata(obj: Any) -> Any:
         put(obj, 'metadata', dict(metadata))
     else:
         put(obj, 'metadata', _get_class(obj, METADATA)() if _is_model(obj) else {})
+
     return get(obj, 'metadata')
 
 
@@ -98,6 +99,7 @@ def make_owner_reference(metadata: Any, reference: Mapping[str, Any]) -> Any:
     """Make an owner reference that suits the metadata: a dict for dicts, a model for models."""
     if not _is_model(metadata):
         return dict(reference)
+
     cls = _get_class(metadata, 'V1OwnerReference')
     return cls(
         **{

@@ -13,6 +13,7 @@ def parse_moment(value: Any) -> datetime.datetime | None:
     """Parse a moment, in UTC if it has no offset; return ``None`` for anything else."""
     if not isinstance(value, str):
         return None
+
     try:
         moment = datetime.datetime.fromisoformat(value)
     except ValueError:
@@ -20,6 +21,7 @@ def parse_moment(value: Any) -> datetime.datetime | None:
         if found is None:
             return None
         moment = found
+
     try:
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return aware.astimezone(datetime.UTC)

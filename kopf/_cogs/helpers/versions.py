@@ -26,4 +26,5 @@ def installed_commit() -> str | None:
         commit = origin['vcs_info']['commit_id']
     except (metadata.PackageNotFoundError, KeyError, TypeError, ValueError):
         return None
+
     return str(commit)

@@ -40,6 +40,7 @@ class Backoff:
                 raise TypeError(
                     f'kopf.Backoff: {field.name} must be a finite number, not {value!r}.'
                 )
+
         if self.first <= 0:
             raise ValueError(f'kopf.Backoff: first must be above 0 seconds, not {self.first!r}.')
         if self.factor < 1:

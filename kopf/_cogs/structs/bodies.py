@@ -95,7 +95,8 @@ def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
 
 def is_older(version: str | None, other: str | None) -> bool:
     """Return whether a version is certainly older than another; never, unless both are numbers."""
-    one, two = str(version), str(other)
+    one = str(version)
+    two = str(other)
     return one.isdecimal() and two.isdecimal() and int(one) < int(two)
 
 

@@ -86,6 +86,7 @@ class ConnectionInfo:
             # Lone surrogates are sent as they are: the server will reject them.
             pair = f'{self.username}:{self.password}'.encode(errors='surrogatepass')
             return {'Authorization': f'Basic {base64.b64encode(pair).decode()}'}
+
         if self.token:
             return {'Authorization': f'{self.scheme or "Bearer"} {self.token}'}
         return {'Authorization': self.scheme} if self.scheme else {}
@@ -102,15 +103,18 @@ class ConnectionInfo:
         with _explained(_name_source('certificate authority', self.ca_path)):
             authority = _read_pem(self.ca_path, self.ca_data)
             context = ssl.create_default_context(cadata=authority)
+
         context.__class__ = _get_context_class()
         if authority is not None:
             # As Go does: authorities of clusters often do not satisfy strict verification, or are
             # intermediate.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+
         self._load_identity(context)
         return context
 
@@ -131,6 +135,7 @@ class ConnectionInfo:
             )
         if not has_certificate:
             return
+
         source = _name_source('client certificate', self.certificate_path)
         if has_private_key:
             source = f'{source} with {_name_source("private key", self.private_key_path)}'
@@ -233,6 +238,7 @@ def is_exposed(credentials: Credentials) -> bool:
         )
     except ValueError:  # such a proxy will be refused anyway
         gate = None
+
     return parts.scheme == 'http' and not all(
         _is_loopback(host or '') for host in (parts.hostname, gate)
     )
@@ -341,10 +347,12 @@ def _decode(raw: str | bytes) -> bytes:
     encoded = raw.encode() if isinstance(raw, str) else raw
     if _PEM_MARK in encoded:
         return encoded
+
     try:
         decoded = base64.b64decode(b''.join(encoded.split()), validate=True)
     except binascii.Error:
         decoded = b''
+
     if _PEM_MARK not in decoded:
         raise ValueError('it is neither PEM nor base64 of PEM')
     return decoded
@@ -360,6 +368,7 @@ def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[st
     if path or not raw:
         yield _expand(path) if path else ''
         return
+
     # Slow to import because of its archive formats; not needed with usual credentials of pods.
     import tempfile
 

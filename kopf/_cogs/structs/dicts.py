@@ -30,6 +30,7 @@ def parse_field(spec: FieldSpec) -> FieldPath:
             return tuple(spec.split('.'))
         case list() | tuple() if all(isinstance(key, str) for key in spec):
             return tuple(spec)
+
     raise ValueError(f'A field is a dotted string, or a tuple or a list of strings, not {spec!r}.')
 
 
@@ -52,6 +53,7 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
             elif type(d) in _PLAIN or not isinstance(d, Mapping):
                 return default
         d = d.get(key)
+
     return default if d is None else d
 
 
@@ -79,6 +81,7 @@ def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
         if type(child) is not dict and not isinstance(child, MutableMapping):
             child = d[key] = dict(child) if isinstance(child, Mapping) else {}
         d = child
+
     d[last] = value
 
 
@@ -90,8 +93,10 @@ def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
         if child is None or (type(child) is not dict and not isinstance(child, MutableMapping)):
             return
         parents.append(child)
+
     if not path or path[-1] not in parents[-1]:
         return
+
     for parent, key in zip(reversed(parents), reversed(path), strict=True):
         del parent[key]
         if parent:
@@ -108,7 +113,9 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
     """
     if not path or path[0] not in d:
         return d
-    key, rest = path[0], path[1:]
+
+    key = path[0]
+    rest = path[1:]
     old = d[key]
     new = {} if not rest else cut(old, rest) if isinstance(old, Mapping) else old
     if isinstance(new, Mapping) and not new:
@@ -182,7 +189,8 @@ class LiveView:
             self._holder: Holder = src._holder
             self._path: FieldPath = (*src._path, *path)
         else:
-            self._holder, self._path = Holder(src), path
+            self._holder = Holder(src)
+            self._path = path
 
     @property
     def _content(self) -> Mapping[str, Any]:
@@ -194,6 +202,7 @@ class LiveView:
             if type(content) is not dict and not isinstance(content, Mapping):
                 return {}
             content = content.get(key)
+
         return content if type(content) is dict or isinstance(content, Mapping) else {}
 
 

@@ -166,9 +166,11 @@ def _compare_mappings(
             items = _compare(old, new, (*path, key))
             if items:
                 found[_ADDED if old is None else _REMOVED if new is None else _CHANGED, key] = items
+
     for key, new in b.items():
         if key not in a and new is not None:
             found[_ADDED, key] = _compare(None, new, (*path, key))
+
     return [item for key in _sort(found) for item in found[key]] if found else []
 
 

@@ -50,6 +50,7 @@ class Packer:
         if count < self._threshold:
             # A copy, as orjson allocates a buffer of at least 4 kB for each of its results.
             return memoryview(raw).tobytes()
+
         if self._compressor is None:
             self._prepare(self._first + raw)  # two samples: either can be unusual
         compressor = self._compressor.copy()
@@ -76,6 +77,7 @@ def reduce_managed_fields(body: Mapping[str, Any], manager: str | None) -> Mappi
     entries = metadata['managedFields']
     kept = [entry for entry in entries or () if _is_applied(entry, manager)]
     rest = {name: value for name, value in metadata.items() if name != 'managedFields'}
+
     return {**body, 'metadata': {**rest, **({'managedFields': kept} if kept else {})}}
 
 

@@ -180,11 +180,13 @@ class Patch(dict[str, Any]):
         """Return the operations that do the same to this or the original body, unless redundant."""
         if not self:
             return []
+
         before = body if body is not None else self._body
         if before is None:
             raise ValueError(
                 'A JSON patch is relative to a body: give it to the patch or to this call.'
             )
+
         after = merge(before, self)
         return build_json_patch(before, apply_fns(self._fns, after) if self._fns else after)
 
@@ -207,6 +209,7 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
             child = merge(present if dicts.is_mapping(present) else {}, value)
             if child or not value or present is not None:
                 merged[key] = child
+
     return merged
 
 
@@ -237,6 +240,7 @@ def _compare(
             yield from _compare(old, new, child)
         elif not dicts.is_same(old, new):
             yield {'op': 'replace', 'path': child, 'value': dicts.plain(new)}
+
     for key, new in after.items():
         if key not in before:
             yield {'op': 'add', 'path': f'{path}/{_escape(key)}', 'value': dicts.plain(new)}

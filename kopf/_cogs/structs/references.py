@@ -124,6 +124,7 @@ class Resource:
         target = [_quote(part) for part in (name, subresource) if part is not None]
         path = '/'.join(['', *root, self.version, *scope, self.plural, *target])
         query = f'?{urllib.parse.urlencode(params)}' if params else ''
+
         return f'{(server or "").rstrip("/")}{path}{query}'
 
     def _refuse_unservable(
@@ -153,6 +154,7 @@ def match_namespace(name: str, pattern: NamespacePattern) -> bool:
     """
     if isinstance(pattern, re.Pattern):
         return pattern.fullmatch(name) is not None
+
     globs = [glob for glob in (text.strip() for text in pattern.split(',')) if glob]
     if globs and globs[0].startswith('!'):
         globs = ['*', *globs]

@@ -131,6 +131,7 @@ def build_selector(
     notations = _drop_absent(args)
     _refuse_keywords(notations, group=group, version=version, **given)
     base = _parse_arguments(notations)
+
     return dataclasses.replace(
         base,
         group=_unite('group', base.group, group),
@@ -150,6 +151,7 @@ def _refuse_keywords(notations: tuple[object, ...], **given: object) -> None:
     for keyword, value in given.items():
         if not (value is None or isinstance(value, str)) or (value == '' and keyword != 'group'):
             raise TypeError(f'{keyword}= of a resource is a non-empty string; got {value!r}.')
+
     names = [f'{keyword}=' for keyword in KEYWORDS if given.get(keyword) is not None]
     if notations and names:
         raise TypeError(
@@ -182,6 +184,7 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
                 'A function that selects resources is the only positional argument; got '
                 f'{notations!r}.'
             )
+
     return parse_selector(notations)  # type: ignore[arg-type]  # it refuses the wrong ones
 
 
@@ -210,6 +213,7 @@ def _parse(notation: object) -> Selector | None:
             return _parse_class(notation)
         case _ if callable(notation):
             return Selector(None, None, notation)
+
     return None
 
 
@@ -233,6 +237,7 @@ def _parse_name(text: str) -> Selector:
     head, slash, name = text.rpartition('/')
     if slash:
         return _parse_pair(head, name)
+
     name, _, rest = text.partition('.')
     version, _, group = rest.partition('.')
     if _VERSION.fullmatch(version):

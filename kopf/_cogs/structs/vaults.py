@@ -124,7 +124,8 @@ class Vault:
         self._entries: dict[Key, _Entry] = {}  # valid, or expired and waiting for the next login
         self._discarded: list[_Entry] = []  # retired or rejected, not closed yet
         self._rejected: dict[Key, collections.deque[_Entry]] = {}
-        self._supply, self._need = bells.Bell(), bells.Bell()
+        self._supply = bells.Bell()
+        self._need = bells.Bell()
         self._demand = 0  # how many requests wait for credentials
         self._populated_at = self._now()
         # How many logins in a row brought only credentials that were soon rejected.
@@ -233,11 +234,13 @@ class Vault:
                     f'The login handler {key!r} must return kopf.ConnectionInfo, '
                     f'kopf.AiohttpSession or None, not {type(info).__name__}.'
                 )
+
         self._check_open()
         self._expire()
         ignored = self._accept_all(infos)
         self._retire_expired()
-        self._populated_at, self._failure = self._now(), None
+        self._populated_at = self._now()
+        self._failure = None
         if self.is_empty:
             self._failure = _build_failure(ignored, self._last_rejection)
         self._supply.ring()
@@ -314,6 +317,7 @@ class Vault:
         """Lease the only credentials if they never expire: the usual case, without waiting."""
         if self._is_closed or self._discarded or len(self._entries) != 1:
             return None
+
         entry = next(iter(self._entries.values()))
         if (
             entry.phase is not _Phase.VALID
@@ -321,6 +325,7 @@ class Vault:
             or factory not in entry.items
         ):
             return None
+
         entry.leases += 1
         return entry
 
@@ -365,6 +370,7 @@ class Vault:
             )
             self.fail(error)
             raise error
+
         return DELAYS[self._fruitless - 1] if self._fruitless else 0.0
 
     def _check_open(self) -> None:
@@ -388,6 +394,7 @@ class Vault:
             if entry.phase is _Phase.VALID and credentials.is_expired(entry.info, now):
                 entry.phase = _Phase.EXPIRED
                 self._fruitless = 0  # they were good until then
+
         if not self.is_empty:
             self._retire_expired()
 
@@ -409,13 +416,16 @@ class Vault:
                 ignored[key] = 'were rejected by the cluster before'
             else:
                 self._accept(key, info)
+
         return ignored
 
     def _accept(self, key: Key, info: credentials.Credentials) -> None:
         known = self._entries.get(key)
         if known is not None and known.is_same(info):
-            known.info, known.phase = info, _Phase.VALID
+            known.info = info
+            known.phase = _Phase.VALID
             return
+
         if known is not None:
             self._discard(known, _Phase.RETIRED)
         self._entries[key] = _Entry(key, info, credentials.read_footprints(info))
@@ -423,6 +433,7 @@ class Vault:
     def _reject(self, entry: _Entry, exc: Exception | None) -> None:
         if entry.is_rejected:
             return
+
         # Files that are absent for a moment are not a reason to give up.
         if None not in entry.footprints:
             self._rejected.setdefault(entry.key, collections.deque(maxlen=MEMORY)).append(entry)
@@ -468,6 +479,7 @@ def _build_failure(
             'Cannot log in: no credentials are brought by the login handlers. '
             'Check what they return, and the logs for their errors.'
         )
+
     listed = ', '.join(f'those of {key!r} {reason}' for key, reason in ignored.items())
     return credentials.LoginError(
         f'Cannot log in: no new credentials are brought by the login handlers; {listed}'

@@ -43,6 +43,7 @@ def count_cycle(breaker: Breaker, limits: settings.BreakerSettings, now: float) 
     """
     if limits.limit is None:
         return CLOSED
+
     recent = tuple(moment for moment in breaker.moments if now - moment < limits.window)
     moments = (*recent, now)[-limits.limit - 1 :]
     if not breaker.pauses and len(moments) <= limits.limit:

@@ -61,6 +61,7 @@ def log_failure(
         level = logging.WARNING if error.is_first else logging.DEBUG
         logger.log(level, '%s. Handlers with this type are not called: %s.', error, handler)
         return
+
     text = failures.describe(outcome.exception if outcome.exception is not None else error)
     if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
         logger.debug('%s waits for its sub-handlers.', handler)
@@ -122,7 +123,8 @@ def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackTyp
     If the users' function could not even be called, no frames are left. If our own code has failed
     around it, all of them are kept.
     """
-    current, last = traceback, None
+    current = traceback
+    last = None
     while current is not None and _get_path(current).startswith(_PLUMBING):
         current, last = current.tb_next, current
     if current is not None:

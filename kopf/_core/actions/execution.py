@@ -251,11 +251,13 @@ async def run_handlers(
     taken = _choose(due, cause, state, env.lifecycle)
     results: dict[ids.HandlerId, outcomes.Outcome] = {}
     known = {handler.id: handler for handler in due}
+
     # Lifecycles can return a handler several times.
     for id in dict.fromkeys(handler.id for handler in taken if handler.id in known):
         results[id] = await run_attempt(
             known[id], cause, state.get(id), env, default_errors=default_errors
         )
+
     return results
 
 
@@ -312,12 +314,14 @@ async def run_attempt(
             cause.logger.log(
                 logging.DEBUG if is_quiet else logging.INFO, handler.choose_report(result), handler
             )
+
     if outcome.ended is None:
         outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
     if env.meter is not None and outcome.ended is not None:
         env.meter.count_attempt(
             env.family or handler.id, kind, (outcome.ended - attempt.began).total_seconds()
         )
+
     return env.companion.complete(handler, outcome) if env.companion is not None else outcome
 
 
@@ -355,6 +359,7 @@ def conclude(
         return outcomes.Outcome(final=True)
     if mode is failures.ErrorsMode.PERMANENT:
         return outcomes.Outcome(final=True, exception=error)
+
     backoff = (
         handler.backoff if handler.backoff is not None else env.settings.execution.default_backoff
     )
@@ -377,6 +382,7 @@ def _postpone(
     limit: failures.PermanentError | None = None
     text = failures.describe(error)
     runtime = (now - attempt.started).total_seconds() + (delay or 0)
+
     if handler.retries is not None and attempt.retry + 1 >= handler.retries:
         limit = failures.HandlerRetriesError(
             f'{handler} has exceeded {attempt.retry + 1} retries: {text}'
@@ -385,9 +391,11 @@ def _postpone(
         limit = failures.HandlerTimeoutError(
             f'{handler} has timed out after {now - attempt.started}: {text}'
         )
+
     if limit is not None:
         limit.__cause__ = error
         return outcomes.Outcome(final=True, exception=limit)
+
     return outcomes.Outcome(final=False, delay=delay, exception=error)
 
 
@@ -401,6 +409,7 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
     executor = env.executor if env.executor is not None else env.settings.execution.executor
     scope = env.companion.open(handler, cause) if env.companion is not None else None
     cause.logger.debug('%s is invoked.', handler)
+
     try:
         with handling(getattr(cause, 'body', None)):
             result = await invocation.invoke(
@@ -415,6 +424,7 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
     finally:
         if scope is not None:
             scope.close()
+
     return result
 
 

@@ -80,7 +80,8 @@ class InvalidObjectError(PermanentError):
 
     def __init__(self, problem: str, *, resource: str, is_first: bool) -> None:
         super().__init__(f'The object does not fit its type: {problem}')
-        self.resource, self.is_first = resource, is_first
+        self.resource = resource
+        self.is_first = is_first
 
 
 class HandlerChildrenRetry(TemporaryError):
@@ -105,7 +106,8 @@ def read_text(error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """Return the text of an error, with its class where the text alone would be meaningless."""
-    text, name = read_text(error), type(error).__name__
+    text = read_text(error)
+    name = type(error).__name__
     if isinstance(error, KeyError):
         return f'{name}: {text}'
     return text or name
@@ -131,5 +133,6 @@ def _extract_message(found: 're.Match[str]') -> str:
         status = json.loads(found[1])
     except ValueError:
         return ''
+
     message = status.get('message') if isinstance(status, dict) else None
     return f'\n{message}' if message else ''

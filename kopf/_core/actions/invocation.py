@@ -136,6 +136,7 @@ def _interrupt(
     assert task is not None
     expected = task.cancelling() + 1
     error: BaseException | None = None
+
     while True:
         try:
             waited = coro.send(None) if error is None else coro.throw(error)

@@ -53,6 +53,7 @@ class JsonFormatter(pythonjsonlogger.json.JsonFormatter):
         if (attempt := execution.get_current_attempt()) is not None:
             log_data.setdefault('handler', str(attempt.handler.id))
             log_data.setdefault('attempt', attempt.number)
+
         log_data['severity'] = get_severity(record.levelno)
         moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
         log_data['timestamp'] = moment.isoformat(timespec='microseconds')

@@ -96,18 +96,22 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         """
         if not self.logger.isEnabledFor(level):
             return
+
         if kwargs:
             super().log(
                 level, msg, *args, **{**kwargs, 'stacklevel': kwargs.get('stacklevel', 1) + 1}
             )
             return
+
         frame = sys._getframe(1)
         while frame.f_code.co_filename == LIBRARY and frame.f_back is not None:
             frame = frame.f_back
-        text, extra = msg, self.extra
+        text = msg
+        extra = self.extra
         if type(self).process is not ObjectLogger.process:  # overridden in users' classes
             text, options = self.process(msg, {})
             extra = options['extra']
+
         self.logger.handle(
             self.logger.makeRecord(
                 self.logger.name,
@@ -160,12 +164,14 @@ class TextFormatter(logging.Formatter):
         if second != int(record.created):
             text = time.strftime(self.default_time_format, self.converter(record.created))
             self._second = (int(record.created), text)
+
         return self.default_msec_format % (text, record.msecs)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if self._is_prefixed:
             # Every formatter sets the message again before using it.
             record.message = build_prefix(record) + record.message
+
         name = record.name
         if self._name_width is not None:  # not in a copy, which would double the time
             record.name = shorten_name(name, self._name_width)
@@ -245,10 +251,12 @@ def make_formatter(
         return jsonlogs.JsonFormatter(
             refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None
         )
+
     if log_format is LogFormat.FULL:
         # A single part is not cut even if it does not fit.
         pattern = log_format.value.replace(f'.{NAME_WIDTH}s', 's')
         return TextFormatter(pattern, is_prefixed=is_prefixed, name_width=NAME_WIDTH)
+
     return TextFormatter(
         log_format.value if isinstance(log_format, LogFormat) else log_format,
         is_prefixed=is_prefixed,

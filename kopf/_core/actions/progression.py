@@ -198,7 +198,11 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         queue = [id for id in ids if id not in self._known]
         if not queue:
             return self
-        known, stored, foreign = dict(self._known), dict(self._stored), set(self._foreign)
+
+        known = dict(self._known)
+        stored = dict(self._stored)
+        foreign = set(self._foreign)
+
         while queue:
             id = queue.pop(0)
             record = self._source(id) if self._source is not None else None
@@ -214,6 +218,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
                     for subref in sorted(state.subrefs)
                     if subref not in known and subref not in queue
                 )
+
         return self._replace(known, stored, frozenset(foreign))
 
     def referring(self, id: ids.HandlerId, subref: ids.HandlerId) -> 'State':
@@ -246,6 +251,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
                 known[id] = HandlerState(purpose=self._purpose, success=True, essence=after)
             elif state.finished and state.essence == before:
                 known[id] = dataclasses.replace(state, essence=after)
+
         return extended._replace(known, extended._stored, extended._foreign)
 
     def with_outcomes(
@@ -272,6 +278,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             )
             for id, outcome in outcomes.items()
         }
+
         return extended._replace(
             {**extended._known, **updated}, extended._stored, extended._foreign
         )
@@ -302,6 +309,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             subrefs = self._get(current).subrefs | self._get_stored(current).subrefs
             queue.extend(subrefs - found)
             found |= subrefs
+
         return frozenset(found)
 
     def store(
@@ -318,7 +326,9 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         foreign: frozenset[ids.HandlerId],
     ) -> 'State':
         state = State(self._source, purpose=self._purpose)
-        state._known, state._stored, state._foreign = known, stored, foreign
+        state._known = known
+        state._stored = stored
+        state._foreign = foreign
         return state
 
     def _with_past_subrefs(self, id: ids.HandlerId, outcome: outcomes.Outcome) -> outcomes.Outcome:

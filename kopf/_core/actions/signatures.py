@@ -44,6 +44,7 @@ def read_signature(fn: Callable[..., Any], given: int = 0) -> Signature | None:
             return read_signature(fn.__func__, given)
         case types.FunctionType():
             return _read_code(fn, given)
+
     call = inspect.getattr_static(type(fn), '__call__', None)
     if isinstance(call, staticmethod):
         return read_signature(call, given)
@@ -99,6 +100,7 @@ def _read_code(fn: types.FunctionType, given: int) -> Signature:
     optional = {*positional[len(positional) - len(fn.__defaults__ or ()) :]}
     optional |= (fn.__kwdefaults__ or {}).keys()
     named = positional[boundary:] + keywords
+
     return Signature(
         named=named,
         required=frozenset(named) - optional,

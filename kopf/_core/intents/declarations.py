@@ -62,6 +62,7 @@ def declare(
         filters.check_filters(field=field, **{key: given.get(key) for key in criteria})
     except (TypeError, ValueError) as error:
         raise type(error)(f'@kopf.on.{name}: {error}') from None
+
     names = {option.name for option in dataclasses.fields(cls)} & given.keys() - {
         'id',
         'field',
@@ -133,6 +134,7 @@ def unite_operations(
             DeprecationWarning,
             stacklevel=3,
         )
+
     if operations is None and operation is None:
         return None
     if isinstance(operations, str):
@@ -144,6 +146,7 @@ def unite_operations(
             f'@kopf.on.{name}: operations= is empty, so the function would never be called. '
             f'List the operations, or omit it for all of them.'
         )
+
     united = frozenset([*(operations or ()), *([] if operation is None else [operation])])
     unknown = united.difference((*typing.get_args(reviews.Operation), '*'))
     if unknown:

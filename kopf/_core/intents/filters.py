@@ -42,6 +42,7 @@ def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> boo
         return False
     if not is_selective(handler):
         return True
+
     check = _Check(handler, cause)
     try:
         return check.match_metadata() and check.match_field() and check.match_when()
@@ -173,13 +174,15 @@ class _Check:
     def _match_change(self, handler: handlers.ChangingHandler) -> bool:
         """Match the change of the field; in new objects, all fields are added."""
         change = handler.adjust(self.cause)
-        old, new = change['old'], change['new']
+        old = change['old']
+        new = change['new']
         if not change['diff']:
             return False
         if handler.old is not None or handler.new is not None:
             return (handler.old is None or self._accept(handler.old, old)) and (
                 handler.new is None or self._accept(handler.new, new)
             )
+
         criterion = _get_criterion(handler)
         return self._accept(criterion, old) or self._accept(criterion, new)
 
@@ -215,6 +218,7 @@ def check_filters(
     _check_metadata('annotations', annotations)
     if when is not None and not callable(when):
         raise TypeError(f'when= is a function that decides by its keyword arguments; got {when!r}.')
+
     _check_callback('when=', when)
     given = [name for name, criterion in values.items() if criterion is not None]
     for name in given:
@@ -235,6 +239,7 @@ def _check_metadata(option: str, criteria: callbacks.MetaFilter | None) -> None:
         return
     if not isinstance(criteria, Mapping):
         raise TypeError(f'{option}= is a mapping of names to criteria; got {criteria!r}.')
+
     for name, criterion in criteria.items():
         if criterion is None:
             raise ValueError(

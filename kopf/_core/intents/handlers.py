@@ -67,6 +67,7 @@ class ResourceHandler(execution.Handler):
             for name, criterion in criteria.items():
                 if callable(criterion):
                     yield criterion, f'{name!r} in {option}=', 1
+
         for option in ('value', 'old', 'new'):
             value: callbacks.ValueFilter = getattr(self, option, None)
             if callable(value):
@@ -112,11 +113,16 @@ class ResourceHandler(execution.Handler):
         """
         if not isinstance(cause, causes.ChangingCause):
             return {}
-        old, new, diff = cause.old, cause.new, cause.diff
+
+        old = cause.old
+        new = cause.new
+        diff = cause.diff
+
         if self.field is not None:
             old = dicts.resolve(old, self.field)
             new = dicts.resolve(new, self.field)
             diff = diffs.reduce(diff, self.field)
+
         copies = diffs.copy(old, new, diff)
         is_secret = references.is_secret(cause.resource)
         return causes.conceal_states(**copies, field=self.field) if is_secret else copies

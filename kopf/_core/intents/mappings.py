@@ -152,6 +152,7 @@ def parse_owns(owns: Any) -> tuple[Owns, ...]:
         raise TypeError(
             f"owns= is a list of resources, e.g. ['pods', kopf.Owns('services')]; got {owns!r}."
         )
+
     parsed = (item if isinstance(item, Owns) else Owns(item) for item in owns)
     return tuple(dict.fromkeys(parsed))
 
@@ -189,6 +190,7 @@ def _check_link(resource: Any, link: Any) -> Link:
             f'The function {get_name(link)} for watches= of {resource!r} is asynchronous: it is '
             f'called for every event, so it must be a plain function that does not wait.'
         )
+
     signature = signatures.read_signature(link)
     mismatch = None if signature is None else signatures.find_mismatch(signature, _KWARGS)
     if mismatch is not None:
@@ -196,6 +198,7 @@ def _check_link(resource: Any, link: Any) -> Link:
             f'The function {get_name(link)} for watches= of {resource!r} {mismatch}. '
             f'It gets {", ".join(_KWARGS)}.'
         )
+
     fn: MappingFn = link
     return fn
 
@@ -257,6 +260,7 @@ def call_function(
 def _iter_returned(result: Any, namespace: str | None, namespaced: bool) -> Iterator[ObjectKey]:
     if result is None:
         return
+
     if isinstance(result, str):
         result = [result]
     if inspect.iscoroutine(result):
@@ -268,6 +272,7 @@ def _iter_returned(result: Any, namespace: str | None, namespaced: bool) -> Iter
             'returned a tuple of 2 strings, which is ambiguous. Return a list: of 2 names, or of '
             'one tuple of a namespace and a name.'
         )
+
     for item in result:
         yield _parse_returned(item, namespace, namespaced)
 
@@ -283,6 +288,7 @@ def _parse_returned(item: Any, namespace: str | None, namespaced: bool) -> Objec
             return ObjectKey(namespace if namespaced else None, item)
         case (str() | None as given, str(name)) if name:
             return ObjectKey(given if namespaced and given else None, name)
+
     raise MappingError(
         f'returned {_describe(item)} among the names: '
         f'names are strings, or tuples of a namespace and a name.'
@@ -369,6 +375,7 @@ class LabelRequirement:
                 return value is not None
             case 'DoesNotExist':
                 return value is None
+
         return False
 
 
@@ -383,11 +390,13 @@ def extract_requirements(parent: Mapping[str, Any], link: LabelField) -> LabelRe
     value = dicts.resolve(parent, link.path)
     if not dicts.is_mapping(value):
         return None
+
     is_structured = value.keys() <= {'matchLabels', 'matchExpressions'}
     labels = (value.get('matchLabels') or {}) if is_structured else value
     expressions = (value.get('matchExpressions') or ()) if is_structured else ()
     if not dicts.is_mapping(labels) or not isinstance(expressions, list | tuple):
         return None
+
     parsed = [
         *(
             _parse_expression({'key': k, 'operator': 'In', 'values': [v]})
@@ -402,7 +411,9 @@ def extract_requirements(parent: Mapping[str, Any], link: LabelField) -> LabelRe
 def _parse_expression(expression: Any) -> LabelRequirement | None:
     if not dicts.is_mapping(expression):
         return None
-    key, operator = expression.get('key'), expression.get('operator')
+
+    key = expression.get('key')
+    operator = expression.get('operator')
     values = expression.get('values') or ()
     if not isinstance(key, str) or operator not in _OPERATORS:
         return None

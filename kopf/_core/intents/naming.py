@@ -99,6 +99,7 @@ def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
         if function not in same:
             same.append(function)
             unique.append(handler)
+
     return unique
 
 
@@ -118,6 +119,7 @@ def number_namesakes(
         for slot in _separate(group, list_occasions)[1:]:
             new = _choose_free(name, {*groups, *numbered.values()})
             numbered |= {id(handler): new for handler in slot.handlers}
+
     return (
         [
             dataclasses.replace(handler, id=numbered[id(handler)])
@@ -157,6 +159,7 @@ def _separate(
     slots: list[_Slot] = []
     if len(group) < 2:
         return slots
+
     for handlers in _group_by_functions(group):
         occasions = {occasion for handler in handlers for occasion in list_occasions(handler)}
         slot = next((slot for slot in slots if slot.occasions.isdisjoint(occasions)), None)
@@ -165,6 +168,7 @@ def _separate(
         else:
             slot.occasions |= occasions
             slot.handlers += handlers
+
     return slots
 
 
@@ -185,6 +189,7 @@ def _group_by_functions(group: Sequence[HandlerT]) -> list[list[HandlerT]]:
             functions.append(function)
             grouped.append([])
         grouped[functions.index(function)].append(handler)
+
     return grouped
 
 

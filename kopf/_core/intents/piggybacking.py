@@ -60,6 +60,7 @@ def list_default_logins() -> tuple[LoginFn, ...]:
         logins.append(login_via_client)
     elif foreign_libraries.is_installed('kubernetes_asyncio'):
         logins.append(login_via_async_client)
+
     return tuple(logins) or (login_with_service_account, login_with_kubeconfig)
 
 
@@ -71,11 +72,13 @@ def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
     """
     if login_with_kubeconfig in list_default_logins():
         return ()
+
     groups: list[tuple[LoginFn, ...]] = [(login_with_service_account, login_with_kubeconfig)]
     if foreign_libraries.is_installed('kubernetes') and foreign_libraries.is_installed(
         'kubernetes_asyncio'
     ):
         groups.insert(0, (login_via_async_client,))
+
     return tuple(groups)
 
 
@@ -122,6 +125,7 @@ def login_with_service_account(
         raise credentials.LoginError(
             f'The token of the service account is empty: see {directory / "token"}.'
         )
+
     authority = directory / 'ca.crt'
     return credentials.ConnectionInfo(
         server=_build_server(os.environ),
@@ -165,6 +169,7 @@ def login_via_client(
     client = foreign_libraries.import_module('kubernetes', 'kubernetes.client')
     if config is None or client is None:
         return None
+
     try:
         config.load_incluster_config()
         is_inside = True
@@ -177,6 +182,7 @@ def login_via_client(
             raise foreign_libraries.build_absence_error(
                 'kubernetes', inner, outer, kubeconfig=_get_kubeconfig()
             ) from None
+
     logger.debug(
         'The client library is configured %s.',
         'in the cluster' if is_inside else 'by the kubeconfig',
@@ -200,6 +206,7 @@ async def login_via_async_client(
     client = foreign_libraries.import_module('kubernetes_asyncio', 'kubernetes_asyncio.client')
     if config is None or client is None:
         return None
+
     try:
         config.load_incluster_config()
         is_inside = True
@@ -212,6 +219,7 @@ async def login_via_async_client(
             raise foreign_libraries.build_absence_error(
                 'kubernetes_asyncio', inner, outer, kubeconfig=_get_kubeconfig()
             ) from None
+
     logger.debug(
         'The async client is configured %s.', 'in the cluster' if is_inside else 'by the kubeconfig'
     )
@@ -236,6 +244,7 @@ def login_via_pykube(
     http = foreign_libraries.import_module('pykube', 'pykube.http')
     if pykube is None or http is None:
         return None
+
     try:
         config = pykube.KubeConfig.from_service_account()
         is_inside = True
@@ -249,6 +258,7 @@ def login_via_pykube(
             raise foreign_libraries.build_absence_error(
                 'pykube', inner, outer, kubeconfig=_get_kubeconfig()
             ) from None
+
     try:
         return _extract_pykube(http, config, _get_trust_env(settings), is_inside=is_inside)
     except Exception as error:
@@ -256,12 +266,14 @@ def login_via_pykube(
 
 
 def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.ConnectionInfo:
-    cluster, user = access.cluster, access.user
+    cluster = access.cluster
+    user = access.user
     token, expiration = _read_token(user)
     issued = _issue_credentials(access, token)
     certificate_data = issued.certificate or _get_text(user, 'client-certificate-data')
     private_key_data = issued.private_key or _get_text(user, 'client-key-data')
     ca_data = _get_text(cluster, 'certificate-authority-data')
+
     return credentials.ConnectionInfo(
         server=access.server,
         ca_data=ca_data,
@@ -314,6 +326,7 @@ def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | Non
                 raise
         else:
             return content or token, tokens.choose_rereading(content, _read_clock())
+
     has_other_ways = user.get_text('username') or user.get_mapping('exec')
     return token or ('' if has_other_ways else _read_provided_token(user)), None
 
@@ -324,6 +337,7 @@ def _read_provided_token(user: kubeconfigs.Section) -> str:
     """
     if not user.get_mapping('auth-provider'):
         return ''
+
     config = user.get_mapping('auth-provider').get('config')
     token = (
         (config.get('id-token') or config.get('access-token')) if isinstance(config, dict) else None
@@ -343,6 +357,7 @@ def _extract(
     key = 'BearerToken' if config.api_key.get('BearerToken') else 'authorization'
     header = f'{config.api_key_prefix.get(key) or ""} {config.api_key.get(key) or ""}'
     scheme, token = _split_header(header)
+
     return credentials.ConnectionInfo(
         server=config.host,
         ca_path=config.ssl_ca_cert or None,
@@ -384,6 +399,7 @@ def _extract_pykube(
     certificate, private_key = issued if issued[0] and not own[0] else own
     ca_path = os.environ.get('PYKUBE_SSL_CERTIFICATE_AUTHORITY')
     ca_data = _get_bytes(config.cluster, 'certificate-authority')
+
     return credentials.ConnectionInfo(
         server=server,
         ca_path=ca_path,
@@ -457,7 +473,8 @@ def _get_kubeconfig() -> str:
 
 
 def _build_server(environ: Mapping[str, str]) -> str:
-    host, port = environ.get('KUBERNETES_SERVICE_HOST'), environ.get('KUBERNETES_SERVICE_PORT')
+    host = environ.get('KUBERNETES_SERVICE_HOST')
+    port = environ.get('KUBERNETES_SERVICE_PORT')
     if not host or not port:
         return _DEFAULT_SERVER
     return f'https://[{host}]:{port}' if ':' in host else f'https://{host}:{port}'

@@ -84,10 +84,12 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         """
         if not isinstance(resolved, frozenset):
             return self._distinguish(self._select_declared(resource, resolved))
+
         selected = self._selected.get((resource, resolved))
         if selected is None:
             selected = self._distinguish(self._select_declared(resource, resolved))
             self._selected[resource, resolved] = selected
+
         return selected
 
     def find_namesakes(

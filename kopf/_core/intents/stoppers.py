@@ -66,6 +66,7 @@ class DaemonStopper:
             self._tasks = asyncio.Event()
             if self.is_set():
                 self._tasks.set()
+
         try:
             async with asyncio.timeout(timeout):
                 await self._tasks.wait()

@@ -94,6 +94,7 @@ def convert(
                 raise _complain(argument, error, subject) from error
             elif argument.name == OBJECT:
                 converted[OBJECT] = subject.body
+
     return converted
 
 
@@ -101,10 +102,12 @@ def _iterate(fn: Callable[..., Any]) -> Iterator[TypedArgument]:
     function = _find_function(fn)
     if function is None:
         return
+
     try:
         annotations = function.__annotations__
     except NameError:  # since Python 3.14, they are evaluated here
         return
+
     for name in _NAMES:
         annotation = annotations.get(name)
         if isinstance(annotation, str):
@@ -134,6 +137,7 @@ def _evaluate(text: str, function: types.FunctionType) -> Any:
     module = sys.modules.get(getattr(inner, '__module__', None) or '')
     names = vars(module) if module is not None else {}
     holder = types.SimpleNamespace(__annotations__={'value': text})
+
     try:
         return typing.get_type_hints(holder, names, include_extras=True)['value']
     except Exception:  # arbitrary code of users
@@ -165,9 +169,11 @@ def _convert(argument: TypedArgument, kwargs: Mapping[str, Any], subject: Subjec
         value = None if value is None else bodies.unwrap(value)
     else:
         return load(raw, subject.body.metadata)
+
     if value is None:
         is_optional = type(None) in _list_options(argument.annotation)
         return None if is_optional or argument.name in _STATES else load({}, None)
+
     return load(value, subject.body.metadata)
 
 
@@ -185,6 +191,7 @@ def _get_load(argument: TypedArgument, field: dicts.FieldPath | None) -> Callabl
         )
     if not is_part:
         return conversions.get_object_codec(cls).load
+
     codec: conversions.Codec = conversions.get_codec(argument.annotation)
     return lambda raw, metadata: codec.load(raw)
 

@@ -55,6 +55,7 @@ def accompany(
     if is_gone or registry.is_empty or not registry.has_handlers(served.resource, served.selectors):
         forget(served.site, memory)
         return False
+
     if memory.daemons is None:
         memory.daemons = _begin(served, batch, memory, link)
     daemons = memory.daemons
@@ -62,6 +63,7 @@ def accompany(
         daemons.refresh(dicts.copy_json(batch.body))
         if _is_changed(served, daemons, memory):
             daemons.note_change(_read_clock())
+
     if daemons.matching is None:
         daemons.matching = _choose_matching(served, daemons)
     _adjust(served, daemons, daemons.matching)
@@ -140,6 +142,7 @@ def _is_changed(
     ]
     if not idle:
         return False
+
     view = views.View(
         served, cast(bodies.RawBody, dict(daemons.body)), inventory.Memory(memory.memo)
     )

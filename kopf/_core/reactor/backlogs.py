@@ -19,6 +19,7 @@ def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bod
     deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
     kept = [*deletions[-1:], event]
     is_first_needed = bool(backlog) and (backlog[0]['type'] is None) != (kept[0]['type'] is None)
+
     return [backlog[0], *kept] if is_first_needed else kept
 
 

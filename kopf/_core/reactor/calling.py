@@ -66,10 +66,12 @@ class Caller:
         is_mixed = view.is_essential(view.patch)
         state = plan.state
         is_due = state.delay(plan.ids, self.site.now()) == 0
+
         if is_due:
             reporting.log_beginning(
                 view.logger, plan.cause.reason, view.raw, plan.cause.diff, is_secret=view.is_secret
             )
+
         try:
             while True:
                 results = await execution.run_handlers(plan.selected, plan.cause, state, run.env)

@@ -19,10 +19,12 @@ def count_cycle(view: views.View, memory: inventory.Memory) -> bool:
     """
     if memory.cycle.is_foreign(view.version):
         return False
+
     before = memory.breaker or breakers.CLOSED
     memory.breaker = breakers.count_cycle(before, view.site.settings.breaker, _read_clock())
     if memory.breaker.pauses == before.pauses:
         return False
+
     view.served.flow.loops += 1
     return before.pauses == 0
 

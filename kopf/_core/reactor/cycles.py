@@ -143,8 +143,10 @@ def conclude(
         if outdated:
             return Conclusion(base=base or seen)
         return Conclusion(base=seen if finished or is_tried else None)
+
     if not outdated or base is None:
         return Conclusion(handled=seen)
+
     kept = frozenset(id for id in finished - outdated if states[id].essence is not None)
     return Conclusion(handled=base, base=seen if kept else None, kept=kept)
 
@@ -169,6 +171,7 @@ def find_outdated(
         if not parents:
             return outdated
         outdated |= parents
+
     return outdated
 
 

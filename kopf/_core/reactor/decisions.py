@@ -90,7 +90,9 @@ class Await:
 
 
 Change: TypeAlias = Dismiss | Wait | Send | Record | Run | Release | Await
-DISMISS, RESUMED, IGNORE = Dismiss(), Dismiss(is_resumed=True), Dismiss(is_in_scope=False)
+DISMISS = Dismiss()
+RESUMED = Dismiss(is_resumed=True)
+IGNORE = Dismiss(is_in_scope=False)
 AWAIT = Await()
 KEEP = application.Holding.KEEP
 
@@ -134,7 +136,10 @@ def _decide_levels(
     view: views.View, change: Change, due: Sequence[handlers.ReconcileHandler]
 ) -> Reconcile:
     is_deleted = finalizers.is_deletion_ongoing(view.raw)
-    called, skipped, held = [], [], []
+    called = []
+    skipped = []
+    held = []
+
     for handler in due:
         is_over = is_deleted and (
             not handler.deletion or not view.is_blocked or view.get_level(handler).is_finished
@@ -145,6 +150,7 @@ def _decide_levels(
             held.append(handler)
         else:
             called.append(handler)
+
     return Reconcile(change, called, skipped, held)
 
 
@@ -205,13 +211,16 @@ def _decide_deletion(view: views.View) -> Change:
 
 
 def _decide_change(view: views.View, holding: application.Holding) -> Change:
-    cause, state = view.cause, view.state
+    cause = view.cause
+    state = view.state
     is_begun = state.is_begun or view.cycle.own is not None
     if cause.reason is Reason.NOOP and not is_begun:
         return _send_if_any(view, holding)
+
     if cycles.is_taken_back(cause.reason, view.seen, view.base):
         assert view.base is not None
         return Record(state, view.base, holding)
+
     if view.base is None or view.base == view.seen:
         state = state.forgetting(cycles.find_outdated(state, view.seen))
 
@@ -231,6 +240,7 @@ def _wait_if_early(view: views.View, run: Run) -> Change:
     """Wait if all remaining handlers are for later and there is nothing to record."""
     if not run.state.is_begun:
         return run
+
     now = view.site.now()
     delay = run.state.delay(run.ids, now)
     if (
@@ -240,6 +250,7 @@ def _wait_if_early(view: views.View, run: Run) -> Change:
         or _has_to_send(view, run.holding)
     ):
         return run
+
     mandatory = run.list_mandatory(run.state)
     is_unfinished = run.state.delay(mandatory or run.ids, now) is not None
     return Wait(delay) if is_unfinished else run
@@ -262,6 +273,7 @@ def _find_resuming(
     for handler in view.roster.members:
         if handler.id in initial and not handler.initial and filters.match(handler, view.cause):
             initial.discard(handler.id)
+
     return frozenset(initial)
 
 
@@ -303,6 +315,7 @@ def find_own(
     """
     if not makers or applied.body is None:
         return None
+
     after = view.take_essence(applied.body)
     if after == view.seen:
         return None
@@ -326,6 +339,7 @@ def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any
     is_volatile = view.roster.may_hold and not view.is_surely_needed
     if is_volatile:
         return False
+
     ours = dicts.resolve_mapping(own, ('metadata', 'annotations'))
     return len(own) == 1 and cycles.is_only_annotated(view.raw, answer, ours.keys())
 
@@ -352,6 +366,7 @@ def conclude(
         sent.is_last and applied.body is not None and is_rested(view, sent.own, applied.body)
     )
     concluded = cycle.at(applied.version or view.version, own, is_settled=is_settled)
+
     return concluded, _decide_outbox(view, sent, applied, concluded.version)
 
 
@@ -361,6 +376,7 @@ def _decide_outbox(
     """Decide what remains to be sent, and for which version the patch functions are refused."""
     if applied.is_gone:
         return None
+
     records = applied.own
     if applied.is_refused and not applied.fns:
         records = sent.own
@@ -368,6 +384,7 @@ def _decide_outbox(
         outbox = build_outbox(view, sent, applied.unsent, applied.fns, records)
         is_in_vain = applied.is_refused and bool(applied.fns)
         return dataclasses.replace(outbox, refused=version) if is_in_vain else outbox
+
     if view.is_refused and view.outbox is not None:
         return dataclasses.replace(view.outbox, refused=version)
     return None

@@ -41,9 +41,11 @@ class Definition:
 
 def parse_definition(body: Mapping[str, Any]) -> Definition:
     """Parse a CRD; absent and malformed fields are treated as empty."""
-    spec, status = _get_mapping(body, 'spec'), _get_mapping(body, 'status')
+    spec = _get_mapping(body, 'spec')
+    status = _get_mapping(body, 'status')
     plural, _, group = str(_get_mapping(body, 'metadata').get('name') or '').partition('.')
     names = _get_mapping(status, 'acceptedNames')
+
     return Definition(
         group=group,
         plural=plural,
@@ -71,6 +73,7 @@ def is_reflected(definition: Definition, found: Found) -> bool:
     """
     if not definition.is_established or definition.is_terminating:
         return True
+
     resources = found.get(definition.names, ())
     return {resource.version for resource in resources} == set(definition.versions) and all(
         _is_same(resource, definition) for resource in resources

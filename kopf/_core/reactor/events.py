@@ -28,6 +28,7 @@ async def call_handlers(
         or not registry.has_handlers(served.resource, served.selectors)
     ):
         return True
+
     with turns.Turn() as turn:
         await _call_for_all(served, events, memo, patch)
     return not turn.is_over
@@ -43,6 +44,7 @@ async def _call_for_all(
             await _call(served, served.site.registry._watching.iter_handlers(cause), cause)
         except Exception as error:  # of the filters; the remaining events are still handled
             first_error = first_error or error
+
     if first_error is not None:
         raise first_error
 
@@ -78,6 +80,7 @@ async def _call(
         extras=lambda *_: {'logger': logger},
         meter=site.context.meter,
     )
+
     for handler in selected:
         await execution.run_attempt(
             handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED

@@ -24,7 +24,9 @@ class Guard:
     """
 
     def __init__(self, fence: fences.Fence, margin: float, *, leave: Callable[[], None]) -> None:
-        self._fence, self._margin, self._leave = fence, margin, leave
+        self._fence = fence
+        self._margin = margin
+        self._leave = leave
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name='guard of leadership', daemon=True)
 
@@ -39,6 +41,7 @@ class Guard:
         while (remaining := self._fence.measure_rest() + self._margin) > 0:
             if self._is_over.wait(min(remaining, threading.TIMEOUT_MAX)):
                 return
+
         logger.critical(
             'The operator is blocked, and has lost its leadership %.1f s ago. Exiting at once.',
             -self._fence.measure_rest(),

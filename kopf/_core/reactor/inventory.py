@@ -121,7 +121,8 @@ class Throttle:
     until: float | None = None
 
 
-NEW, INITIAL = CycleMemory(), CycleMemory(is_initial=True)
+NEW = CycleMemory()
+INITIAL = CycleMemory(is_initial=True)
 """The initial states of objects created while the operator runs, and of objects older than it."""
 
 
@@ -160,10 +161,12 @@ class Memory:
 
         ``is_new`` means that the object was received just now.
         """
-        awaited, version = self.awaited, (body.get('metadata') or {}).get('resourceVersion')
+        awaited = self.awaited
+        version = (body.get('metadata') or {}).get('resourceVersion')
         if awaited is None or cycles.is_echo(version, awaited.version):
             self.awaited = None
             return body
+
         is_older = bodies.is_older(version, awaited.version)
         is_trusted = now < awaited.deadline + TRUST_PERIOD
         if is_new and is_older and now > awaited.deadline:
@@ -171,6 +174,7 @@ class Memory:
         if awaited.is_doubted and not is_trusted:  # the change will never arrive
             self.awaited = None
             return body
+
         if is_new and not is_older:
             awaited = dataclasses.replace(awaited, body=None)
         self.awaited = awaited
@@ -243,6 +247,7 @@ class Memories:
                 INITIAL if is_initial else NEW,
             )
             self._parts.setdefault(resource, {})[key] = memory
+
         return memory
 
     def find_memo(self, body: Mapping[str, Any]) -> Any | None:
@@ -322,6 +327,7 @@ def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:
     uid = metadata.get('uid')
     if uid:
         return Key(str(uid))
+
     names = (
         body.get('apiVersion'),
         body.get('kind'),

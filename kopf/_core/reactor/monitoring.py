@@ -38,8 +38,12 @@ class Monitor:
         admission: runner.Admission,
         leadership: promotions.Leadership,
     ) -> None:
-        self._site, self._insights, self._streams = site, insights, streams
-        self._pauses, self._pulse, self._admission = pauses, pulse, admission
+        self._site = site
+        self._insights = insights
+        self._streams = streams
+        self._pauses = pauses
+        self._pulse = pulse
+        self._admission = admission
         self._leadership = leadership
         self._prober: probe_handlers.Prober | None = None
         self._server: server.Server | None = None
@@ -48,6 +52,7 @@ class Monitor:
         """Start the server of probes, if configured. Raises `EndpointError` if it cannot."""
         if endpoint is None:
             return
+
         # These modules load libraries that no other module needs.
         from kopf._core.engines.probing import metrics, server
 
@@ -87,6 +92,7 @@ class Monitor:
         wanted = orchestration.select_keys(insights.resources, insights.namespaces)
         # Their streams have ended on purpose.
         paused = {key for key in self._streams if self._pauses.is_paused(key.namespace)}
+
         return health.Vitals(
             now=_read_clock(),
             limits=health.choose_limits(self._site.settings),
@@ -174,6 +180,7 @@ class Monitor:
             meter=site.context.meter,
             executor=threads.OwnThreads(f'kopf {cause.activity}'),
         )
+
         return probe_handlers.Prober(
             site.registry._activities.select(causes.Activity.PROBE), cause, env
         )

@@ -29,8 +29,11 @@ class Neighbourhood:
         states: Mapping[orchestration.Key, stream_states.StreamState],
         pauses: pauses.Pauses,
     ) -> None:
-        self._site, self._insights, self._pauses = site, insights, pauses
-        self._watchers, self._states = watchers, states
+        self._site = site
+        self._insights = insights
+        self._pauses = pauses
+        self._watchers = watchers
+        self._states = states
         self.links = streams.Neighbours(self.wake, self.is_synced)
 
     def declare(self) -> None:
@@ -79,6 +82,7 @@ class Neighbourhood:
         targets = self._site.caches.list_targets(resource)
         keys = orchestration.select_keys(targets, self._insights.namespaces)
         awaited = [key for key in keys if not self._pauses.is_paused(key.namespace)]
+
         return all(map(self._is_listed, awaited))
 
     def _is_listed(self, key: orchestration.Key) -> bool:

@@ -101,12 +101,14 @@ class Insights:
         return self.is_resources_known and self.is_namespaces_known
 
     def learn_resources(self, resolved: resolution.Resolution) -> None:
-        self.resolved, self.is_resources_known = resolved, True
+        self.resolved = resolved
+        self.is_resources_known = True
         self._announce()
 
     def learn_namespaces(self, namespaces: Iterable[references.Namespace]) -> None:
         before = self.namespaces if self.is_namespaces_known else None
-        self.namespaces, self.is_namespaces_known = frozenset(namespaces), True
+        self.namespaces = frozenset(namespaces)
+        self.is_namespaces_known = True
         if self.namespaces != before:
             self._announce()
 
@@ -145,6 +147,7 @@ async def run_namespace_observer(
     if clusterwide or context.settings.scanning.disabled:
         insights.learn_namespaces({None} if clusterwide else exact)
         await asyncio.Event().wait()
+
     seen: set[references.NamespaceName] = set()
     items = _observe(
         NAMESPACES,
@@ -272,11 +275,13 @@ async def _scan_when_needed(sight: _Sight) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
             await sight.concluded.wait()
+
     while True:
         sight.scanned = _read_clock()
         longest = await _scan(sight)
         if sight.is_settled:
-            sight.attempts, sight.due = 0, math.inf
+            sight.attempts = 0
+            sight.due = math.inf
         else:
             sight.attempts += 1
             sight.due = _read_clock() + choose_backoff(
@@ -316,6 +321,7 @@ async def _scan(sight: _Sight) -> float:
             error,
         )
         return retries.LONGEST_BACKOFF
+
     known = [
         resource
         for names, resources in sight.found.items()
@@ -328,11 +334,13 @@ async def _scan(sight: _Sight) -> float:
     # listing: no event would ever report that.
     sight.is_certain = not catalog.doubtful and not catalog.absent and sight.is_listed == was_listed
     _announce(sight)
+
     return LONGEST_DOUBT
 
 
 def _announce(sight: _Sight) -> None:
-    logger, insights = sight.context.logger, sight.insights
+    logger = sight.context.logger
+    insights = sight.insights
     found = [resource for resources in sight.found.values() for resource in resources]
     resolved = resolution.resolve(
         sight.demand, definitions.keep_patchable(found, sight.defined.values())
@@ -340,11 +348,13 @@ def _announce(sight: _Sight) -> None:
     for complaint in sorted(resolved.complaints - sight.complaints, key=repr):
         logger.warning(complaint.text, *complaint.values)
     if insights.is_resources_known:
-        before, after = insights.resolved.all_resources, resolved.all_resources
+        before = insights.resolved.all_resources
+        after = resolved.all_resources
         for resource in sorted(after - before, key=repr):
             logger.info('The resource %r has come, and is served from now on.', resource)
         for resource in sorted(before - after, key=repr):
             logger.info('The resource %r is gone, and is no longer served.', resource)
+
     sight.complaints = resolved.complaints
     insights.learn_resources(resolved)
 
@@ -362,7 +372,8 @@ async def _watch_definitions(sight: _Sight) -> None:
                 _update_definitions(sight, item)
                 continue
             if item is stream_states.Marker.LISTED and not sight.is_listed:
-                sight.is_listed, sight.is_certain = True, False
+                sight.is_listed = True
+                sight.is_certain = False
                 sight.hasten()
             sight.concluded.set()
 
@@ -374,6 +385,7 @@ def _update_definitions(sight: _Sight, event: watch_events.RawEvent) -> None:
     definition = definitions.parse_definition(event['object'])
     if not definitions.is_relevant(definition, sight.groups):
         return
+
     if event['type'] == 'DELETED':
         sight.defined.pop(definition.names, None)
         sight.deleted.add(definition.names)
@@ -382,6 +394,7 @@ def _update_definitions(sight: _Sight, event: watch_events.RawEvent) -> None:
         sight.defined[definition.names] = definition
         sight.deleted.discard(definition.names)
         is_reflected = definitions.is_reflected(definition, sight.found)
+
     if sight.is_listed and not is_reflected:
         sight.hasten()
 

@@ -256,13 +256,15 @@ class Operator:
         )
 
     def _report_start(self) -> None:
-        plan, info = self.plan, self.plan.vault.preferred
+        plan = self.plan
+        info = self.plan.vault.preferred
         logger.info(
             'The operator is started: kopf %s, for %s.',
             versions.version,
             summaries.describe_scope(plan.patterns, clusterwide=plan.clusterwide),
         )
         logger.info('Handlers: %s.', summaries.describe_handlers(plan.registry._iter_handlers()))
+
         if info is not None:
             logger.info(
                 'The operator has credentials for %s, and does not log in.',
@@ -291,6 +293,7 @@ class Operator:
         executor = self.plan.settings.execution.executor
         flying, waiting = self.context.gates.count_requests()
         threads = executor.waiting if isinstance(executor, pools.OwnPool) else 0
+
         return max(waiting, threads) >= CROWD or (
             limit is not None and flying + waiting >= limit * FLIGHT_SHARE
         )
@@ -305,8 +308,8 @@ class Operator:
         )
         if busy:
             logger.warning(
-                '%d synchronous handlers still run: they cannot be interrupted, and are left as they are. '
-                'The process waits for them in its very end.',
+                '%d synchronous handlers still run: they cannot be interrupted, and are left as '
+                'they are. The process waits for them in its very end.',
                 busy,
             )
 
@@ -330,10 +333,12 @@ class Operator:
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
             raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')
+
         try:
             self.leadership.prepare()
         except replicas.PlaceError as error:
             raise SettingsError(str(error)) from None
+
         if self.admission.is_needed and self.plan.settings.admission.server is None:
             raise SettingsError(
                 'There are handlers of admission, but no server that would call them. In a startup '
@@ -409,8 +414,10 @@ class Operator:
         )
 
     async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
-        key, state = orchestration.Key(resource, namespace), stream_states.StreamState()
+        key = orchestration.Key(resource, namespace)
+        state = stream_states.StreamState()
         self.streams[key] = state
+
         try:
             self._warn_of_namesakes(resource)
             self.neighbourhood.declare()
@@ -438,7 +445,8 @@ class Operator:
 
     def _warn_of_namesakes(self, resource: references.Resource) -> None:
         """Warn once about functions with the same id: renamed or reordered, they lose progress."""
-        registry, resolved = self.plan.registry, self._get_selectors(resource)
+        registry = self.plan.registry
+        resolved = self._get_selectors(resource)
         for handlers in (registry._changing, registry._spawning):
             for id, places in handlers.find_namesakes(resource, resolved).items():
                 listed = ', '.join(f'{number!r} at {place}' for number, place in places.items())
@@ -446,7 +454,8 @@ class Operator:
                 if warning not in self.warned:
                     self.warned.add(warning)
                     logger.warning(
-                        '%s All of them are called. Rename them, or give them different ids with id=.',
+                        '%s All of them are called. Rename them, or give them different ids with '
+                        'id=.',
                         warning,
                     )
 
@@ -467,6 +476,7 @@ class Operator:
         if self.site.indexers.is_empty:
             self.is_indexed = True
             return
+
         self.slots.shut()
         await self.plan.insights.ready.wait()
         while True:
@@ -479,7 +489,8 @@ class Operator:
             self.slots.shut()
 
     def _is_indexed(self) -> bool:
-        insights, indexers = self.plan.insights, self.site.indexers
+        insights = self.plan.insights
+        indexers = self.site.indexers
         keys = orchestration.select_keys(insights.resources, insights.namespaces)
         indexed = [
             key
@@ -487,6 +498,7 @@ class Operator:
             if indexers.is_indexed(key.resource, self._get_selectors(key.resource))
         ]
         awaited = [key for key in indexed if not self.pauses.is_paused(key.namespace)]
+
         return all(key in self.streams and self.streams[key].is_listed for key in awaited)
 
     def _pause_or_resume(self, namespace: references.Namespace, is_paused: bool) -> None:

@@ -145,6 +145,7 @@ def _adjust(watchers: Watchers, keys: Collection[Key], spawn: Spawn, timeout: fl
             logger.debug('Watching over %s is being stopped.', key)
             watcher.stop()
             watcher.alarm = watcher.task.get_loop().call_later(timeout, _complain, key, timeout)
+
     for key in needed:
         if key not in watchers:
             logger.debug('Watching over %s is being started.', key)
@@ -184,6 +185,7 @@ def _collect(watchers: Watchers) -> set[Key]:
         error = failures.pop(first)
         _report(failures)
         raise error
+
     return ended
 
 
@@ -202,6 +204,7 @@ def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:
             )
         if error is not None:
             failures[key] = error
+
     return failures
 
 
@@ -223,6 +226,7 @@ async def _stop_all(watchers: Watchers, timeout: float) -> None:
     for watcher in watchers.values():
         watcher.stop()
         watcher.silence()
+
     if watchers:
         await asyncio.wait({watcher.task for watcher in watchers.values()}, timeout=timeout)
     _report(_take_failures(watchers))

@@ -72,7 +72,8 @@ class Processor:
         wake: reconcilers.Wake = lambda key: None,
         is_synced: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.served, self.site = served, served.site
+        self.served = served
+        self.site = served.site
         self._flow = served.flow
         self._link = accompanying.build_link(served, nudge)
         self._is_left_alone = is_left_alone
@@ -99,9 +100,11 @@ class Processor:
             )
         except Exception:  # of filters and storages: the worker gets and reports them too
             return False
+
         if is_dismissed:
             self._flow.cycles['finished'] += 1
             self._flow.durations.add(_read_clock() - began)
+
         return is_dismissed
 
     def follow(self, batch: queueing.Batch) -> bool:
@@ -114,11 +117,13 @@ class Processor:
             is_dismissed = bool(batch.events) and self._follow(batch)
         except Exception:  # of filters and storages: they are reported when the object is handled
             is_dismissed = False
+
         key = inventory.identify(batch.body)
         if is_dismissed:
             self._doubted.discard(key)
         else:
             self._doubted.add(key)
+
         return is_dismissed
 
     def _follow(self, batch: queueing.Batch) -> bool:
@@ -135,6 +140,7 @@ class Processor:
             self._note_handled(batch, memory)
         if memory.throttle is not None or memory.daemons is not None or memory.outbox is not None:
             return False
+
         if batch.events[-1]['type'] == 'DELETED':
             self._forget(batch, memory)
             return True
@@ -142,6 +148,7 @@ class Processor:
         known = memory.choose_newest(batch.body, now=now, is_new=True)
         if memory.measure_mistrust(batch.body, known, now=now) is not None:
             return False
+
         self._reconciler.notice(known, memory, is_met=_is_met(batch))
         if self._reconciler.measure_delay(memory) is not None:
             return False
@@ -150,10 +157,12 @@ class Processor:
         # Later events usually contain changes: it is not worth looking for these twice.
         if not memory.cycle.is_initial or memory.awaited is not None:
             return False
+
         view = views.View(self.served, known, memory, moment=views.Moment(now))
         plan = decisions.decide(view, is_concerned=view.is_concerned)
         if not isinstance(plan, decisions.Dismiss):
             return False
+
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(inventory.NEW, handled=memory.cycle.handled)
         return True
@@ -173,6 +182,7 @@ class Processor:
             return queueing.Verdict()  # the object is deleted already
         if not batch.events and self._is_left_alone(batch.body):
             return queueing.Verdict()  # until it may be handled again
+
         memory = self._recall(batch)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
         began = _read_clock()
@@ -197,11 +207,13 @@ class Processor:
             verdict = self._join(verdict, memory)
         finally:
             self.site.memories.alone.discard(id(memory))
+
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
             self._forget(batch, memory)
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
+
         return verdict
 
     def _join(self, verdict: queueing.Verdict, memory: inventory.Memory) -> queueing.Verdict:
@@ -216,7 +228,8 @@ class Processor:
     @contextlib.asynccontextmanager
     async def _lock(self, batch: queueing.Batch) -> AsyncIterator[None]:
         """Ensure that the object is handled under only one version of the resource at a time."""
-        key, memories = inventory.identify(batch.body), self.site.memories
+        key = inventory.identify(batch.body)
+        memories = self.site.memories
         async with memories.lock(key):
             while memories.is_handled_alone(key):  # noqa: ASYNC110 - only if the version has just begun to be served
                 await asyncio.sleep(TWIN_DELAY)
@@ -250,6 +263,7 @@ class Processor:
             is_fresh = await events.call_handlers(self.served, batch.events, memory.memo, patch)
         finally:
             is_accompanied = accompanying.accompany(self.served, batch, memory, link=self._link)
+
         if is_gone:
             return queueing.Verdict()
 
@@ -296,6 +310,7 @@ class Processor:
                 patches.Patch(body=step.body),
                 moment=views.Moment(_read_clock(), is_synced=view.moment.is_synced),
             )
+
         is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)
 
@@ -353,10 +368,12 @@ class Processor:
         self._doubted.discard(inventory.identify(view.raw))
         if body is None:
             return queueing.Verdict()  # its deletion comes by the stream
+
         version = bodies.get_version(body)
         if version is not None and version != view.version:
             timeout = self.site.settings.persistence.consistency_timeout
             memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, body))
+
         return queueing.Verdict(0.0)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
@@ -378,6 +395,7 @@ class Processor:
             await self._sender.send(view, recording.Records(view.cycle), memory, is_told=is_told)
         else:
             self._sender.keep_functions(view, memory)
+
         return queueing.Verdict(self._measure_inconsistency(memory) or 0)
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
@@ -390,6 +408,7 @@ class Processor:
             memory.cycle = dataclasses.replace(
                 memory.cycle, is_initial=False, resumed=inventory.NOBODY
             )
+
         if view.version == memory.cycle.version and self.served.is_calm():
             memory.cycle = dataclasses.replace(memory.cycle, is_settled=True)
 
@@ -424,9 +443,11 @@ class Processor:
         """
         if bodies.is_older(bodies.get_version(batch.body), memory.cycle.version):
             return
+
         handled = self._read_handled(batch, memory)
         twins = self.site.memories.iter_twins(inventory.identify(batch.body), self.served.resource)
         memories = [memory, *(twin for _, twin in twins)]
+
         if all(one.cycle.handled != handled for one in memories):
             for one in memories:
                 one.cycle = dataclasses.replace(one.cycle, handled=handled)
@@ -468,6 +489,7 @@ class Processor:
             ' '.join([str(error) or repr(error), *getattr(error, '__notes__', ())]),
             exc_info=not isinstance(error, sending.RefusedPatchError),
         )
+
         return queueing.Verdict(delay)
 
 

@@ -46,8 +46,12 @@ class Leadership:
     ) -> None:
         self.elected = asyncio.Event()  # also set if there is no election
         self.candidate: candidates.Candidate | None = None
-        self._context, self._fence, self._pauses, self._slots = context, fence, pauses, slots
-        self._poster, self._run_activity = poster, run_activity
+        self._context = context
+        self._fence = fence
+        self._pauses = pauses
+        self._slots = slots
+        self._poster = poster
+        self._run_activity = run_activity
         self._task: asyncio.Task[None] | None = None
         self._guard: guards.Guard | None = None
 
@@ -58,6 +62,7 @@ class Leadership:
         if place is None:
             self.elected.set()
             return
+
         self.candidate = candidates.Candidate(
             place,
             identity=replicas.make_identity(os.environ),
@@ -84,6 +89,7 @@ class Leadership:
         candidate = self.candidate
         if candidate is None:
             return
+
         await candidate.wait_until_promoted()
         self._watch_over()
         self._post(candidate)
@@ -100,6 +106,7 @@ class Leadership:
             self._guard.dismiss()
         if self.candidate is None or self._task is None:
             return
+
         try:
             if self.candidate.epoch_led is not None:
                 await self._demote()
@@ -136,6 +143,7 @@ class Leadership:
         body = candidate.body
         if not posting.enabled or body is None:
             return
+
         with contextlib.suppress(KeyError):
             self._poster.put(
                 {

@@ -140,18 +140,23 @@ class Queue:
         """Add an event to the backlog of its object, to be handled as soon as possible."""
         if self._is_closed:
             return
+
         dismiss = self._handling.dismiss
         if self._slots.is_held:
-            event, dismiss = backlogs.as_found(event), self._handling.follow
+            event = backlogs.as_found(event)
+            dismiss = self._handling.follow
+
         body = event['object']
         key = inventory.identify(body)
         lane = self._lanes.get(key)
+
         if lane is None:
             is_yielding = event['type'] is None
             if is_yielding or not dismiss(Batch([event], body)):
                 lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock(), arrivals=1)
                 self._line_up(lane, is_yielding=is_yielding)
             return
+
         self._add(lane, [event])
         lane.body = body
         if self._slots.is_held:
@@ -171,6 +176,7 @@ class Queue:
         """Queue an unchanged object to be handled again; a newer body in the backlog wins."""
         if self._is_closed:
             return
+
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
@@ -184,6 +190,7 @@ class Queue:
         """Queue a known object to be handled again; its body is restored if needed."""
         if self._is_closed:
             return
+
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key, None, since=_read_clock())
@@ -205,6 +212,7 @@ class Queue:
             self._slots.take_back(lane)
             if lane.timer is not None:
                 lane.timer.cancel()
+
         try:
             if self._workers:
                 logger.info(
@@ -216,6 +224,7 @@ class Queue:
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()
+
         # Bodies to restore are those of objects that still exist.
         dropped = {key: lane.body for key, lane in self._lanes.items() if lane.body is not None}
         self._lanes.clear()
@@ -257,7 +266,8 @@ class Queue:
 
     def _line_up(self, lane: _Lane, *, is_yielding: bool = False) -> None:
         """Wait for a slot; a low-priority object can line up again to be served sooner."""
-        lane.is_waiting, lane.is_yielding = True, is_yielding
+        lane.is_waiting = True
+        lane.is_yielding = is_yielding
         lane.is_offered = True
         self._slots.take(lambda: self._begin(lane), is_yielding=is_yielding)
 
@@ -266,19 +276,23 @@ class Queue:
             return False
         if self._slots.is_held:
             return self._examine(lane)
+
         lane.is_waiting = False
         lane.body = self._get_body(lane)
         is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered on arrival
         is_offered = is_changed and not lane.is_nudged
+
         if lane.body is None or (
             is_offered and self._handling.dismiss(Batch(lane.events, lane.body))
         ):
             self._note_wait(lane)
             del self._lanes[lane.key]
             return False
+
         worker = asyncio.create_task(self._work(lane), name=f'worker of {self._name} {lane.key}')
         self._workers.add(worker)
         worker.add_done_callback(lambda worker: self._end(lane, worker))
+
         return True
 
     def _examine(self, lane: _Lane) -> bool:
@@ -286,11 +300,13 @@ class Queue:
         lane.is_offered = False
         lane.since = None
         lane.body = self._get_body(lane)
+
         if lane.body is None or self._handling.follow(Batch(lane.events, lane.body)):
             lane.is_waiting = False
             del self._lanes[lane.key]
         else:
             self._slots.put_aside(lane, lambda: self._begin(lane))
+
         return False
 
     def _offer_again(self, lane: _Lane) -> None:
@@ -317,6 +333,7 @@ class Queue:
             has_more = bool(lane.events) or lane.is_nudged
             if verdict.is_postponed or not has_more or self._is_closed or self._slots.is_contended:
                 break
+
         if verdict.is_postponed:
             self._give_back(lane, events)
             self._schedule(lane, verdict.delay or 0)
@@ -355,6 +372,7 @@ class Queue:
         self._workers.discard(worker)
         self._slots.free()
         error = None if worker.cancelled() else worker.exception()
+
         if error is not None or (worker.cancelled() and not self._is_closed):
             logger.error(
                 'The handling of %s %s has failed, and will be tried again %s.',

@@ -35,7 +35,8 @@ class Reconciler:
     """The caller of the level-triggered handlers for the objects of one resource."""
 
     def __init__(self, served: sites.Served, wake: Wake) -> None:
-        self.served, self.site = served, served.site
+        self.served = served
+        self.site = served.site
         self._wake = wake
         self._warned: set[str] = set()  # the fields with contradicting changes, already reported
         self._env = execution.Environment(
@@ -69,6 +70,7 @@ class Reconciler:
                     self.site.permits.free(limited)
             else:
                 _put(memory, handler, levels.hold(_get(memory, handler)))
+
         return self._collect(view)
 
     def _collect(self, view: views.View) -> Reconciled:
@@ -77,6 +79,7 @@ class Reconciler:
             is_told=not view.patch, is_essential=bool(patch) and view.is_essential(patch)
         )
         conflicts = merge(view.patch, patch)
+
         if not self._warned.issuperset(conflicts):
             self._warned.update(conflicts)
             view.logger.warning(
@@ -84,6 +87,7 @@ class Reconciler:
                 'one wins: %s.',
                 ', '.join(conflicts),
             )
+
         return reconciled
 
     async def _call(
@@ -97,12 +101,14 @@ class Reconciler:
         _put(memory, handler, levels.begin(before))
         cause = view.explain(handler, triggers)
         cause.logger.debug('%s is due: %s.', handler, ', '.join(sorted(triggers)))
+
         try:
             outcome = await execution.run_attempt(handler, cause, state, self._env)
         except BaseException:
             level = levels.poke(_get(memory, handler), triggers, levels.Pace(), _read_clock())
             _put(memory, handler, level)
             raise
+
         _report_requeue(cause.logger, handler, outcome.result)
         level = levels.end(
             _get(memory, handler),
@@ -168,10 +174,12 @@ def follow(
     """
     if not memory.level_states or applied.version is None:
         return
+
     records = dicts.resolve_mapping(own, ('metadata', 'annotations')).keys()
     for drift in applied.drifts:
         if drift.is_foreign or not cycles.is_only_annotated(drift.before, drift.after, records):
             return
+
     memory.level_states = {
         id: levels.follow(level, before, applied.version)
         for id, level in memory.level_states.items()

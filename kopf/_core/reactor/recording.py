@@ -40,6 +40,7 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
     """Record the outcomes as progress if anything is left to do, else as the last handled state."""
     if run.cause.reason is Reason.DELETE:
         return _record_deletion(view, run, ran)
+
     conclusion = cycles.Conclusion(handled=view.seen)
     if run.cause.reason is not Reason.NOOP:
         conclusion = cycles.conclude(
@@ -49,11 +50,13 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
             run.base,
             reason=run.cause.reason,
         )
+
     if conclusion.kept and run.cause.reason is not Reason.UPDATE and view.roster.shared_ids:
         kept = frozenset(id for id in conclusion.kept if not view.roster.is_shared(id))
         conclusion = dataclasses.replace(
             conclusion, kept=kept, base=conclusion.base if kept else None
         )
+
     if conclusion.handled is None or ran.is_interrupted:
         return _record_progress(view, run, ran, conclusion.base)
 
@@ -67,6 +70,7 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
         return Records(
             cycle, own, run.holding, ran.state.delay(waiting, view.site.now()), is_over=True
         )
+
     cycle = inventory.CycleMemory(
         version=view.cycle.version,
         is_released=view.cycle.is_released,
@@ -122,11 +126,14 @@ def _record_end(
     if base is not None and is_fit:
         state = _record_base(view, state, base, own, purpose=Reason.UPDATE, among=conclusion.kept)
     purge(view, state, own, left=_build_remains(state, conclusion.kept, waiting), has_base=is_fit)
-    storage, handled = view.persistence.diffbase_storage, conclusion.handled
+    storage = view.persistence.diffbase_storage
+    handled = conclusion.handled
+
     if handled is view.seen and handled.is_plain and conventions.is_ours(storage):
         storage._store_text(body=view.stored, patch=own, essence=view.new, text=handled.text)
     else:
         storage.store(body=view.stored, patch=own, essence=handled.value)
+
     return own, None if is_fit else base
 
 
@@ -134,15 +141,19 @@ def _record_progress(
     view: views.View, run: decisions.Run, ran: decisions.Ran, base: cycles.Essence | None
 ) -> Records:
     own = patches.Patch()
-    state, is_fit = ran.state, False
+    state = ran.state
+    is_fit = False
+
     if base is not None and _is_fit(base):
         is_fit = True
         state = _record_base(view, state, base, own, purpose=run.cause.reason)
+
     state.store(view.persistence.progress_storage, view.stored, own)
     resumed = _list_resumed(view, ran) if view.cycle.is_initial else inventory.NOBODY
     cycle = dataclasses.replace(
         view.cycle, resumed=resumed, own=None, base=None if is_fit else base
     )
+
     return Records(cycle, own, run.holding, _measure_delay(view, run, ran))
 
 
@@ -155,6 +166,7 @@ def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -
     if delay is not None or view.is_held or ran.is_interrupted:
         ran.state.store(view.persistence.progress_storage, view.stored, own)
         return Records(view.cycle, own, delay=delay)
+
     return release(view, ran.state)
 
 
@@ -164,6 +176,7 @@ def release(view: views.View, state: progression.State) -> Records:
     if view.is_held_by_twins:
         state.store(view.persistence.progress_storage, view.stored, own)
         return Records(dataclasses.replace(view.cycle, is_released=True), own, delay=TWINS_PERIOD)
+
     if len(dicts.resolve(view.raw, ('metadata', 'finalizers')) or ()) > 1:
         purge(view, state, own)
     cycle = dataclasses.replace(view.cycle, is_released=True)
@@ -182,18 +195,22 @@ def purge(
     Remove the progress of all handlers except for the ``left`` ones, whose records are replaced.
     """
     left = left or {}
-    storage, body = view.persistence.progress_storage, view.stored
+    storage = view.persistence.progress_storage
+    body = view.stored
+
     if not view.is_blank:
         kept = {*left, cycles.BASE_ID} if has_base else left.keys()
         _remove(
             view, [id for id in (*state, *state.foreign, cycles.BASE_ID) if id not in kept], own
         )
+
     for id in sorted(left):
         storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
 
 
 def _remove(view: views.View, stale: Iterable[ids.HandlerId], own: patches.Patch) -> None:
-    storage, body = view.persistence.progress_storage, view.stored
+    storage = view.persistence.progress_storage
+    body = view.stored
     # Our storages also remove unreadable records; custom storages may fail on them.
     is_careful = conventions.is_custom(storage)
     for id in dict.fromkeys(stale):
@@ -210,6 +227,7 @@ def compose(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, A
             composed[key] = compose(present, value)
         else:
             composed[key] = value
+
     return composed
 
 
@@ -226,15 +244,19 @@ def _build_remains(
     """
     if not kept and not waiting:
         return {}
+
     purpose = Reason.UPDATE.value
     parents = {id for id in state if id not in kept and state.subrefs_of(id) & kept}
     remains = {id: dataclasses.replace(state[id], purpose=purpose) for id in kept}
+
     for id in parents:
         subrefs = state.subrefs_of(id) & (kept | parents)
         remains[id] = progression.HandlerState(purpose=purpose, subrefs=subrefs)
+
     for id in _with_subrefs(state, waiting):
         if state.get(id, progression.BLANK) != progression.BLANK:
             remains[id] = dataclasses.replace(state[id], purpose=None)
+
     return remains
 
 
@@ -270,6 +292,7 @@ def _record_base(
     ]
     children = {subref for state_ in state.values() for subref in state_.subrefs}
     owner = min(tried, key=lambda id: (id in children, not state[id].finished), default=None)
+
     return state if owner is None else state.referring(owner, cycles.BASE_ID)
 
 

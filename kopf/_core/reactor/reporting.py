@@ -39,6 +39,7 @@ def log_beginning(
     noun = NOUNS.get(reason)
     if noun is None or not logger.isEnabledFor(logging.DEBUG):
         return
+
     logger.debug(
         '%s is in progress: %r',
         noun,
@@ -72,7 +73,8 @@ def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
     match holding:
         case application.Holding.BLOCK:
             logger.debug(
-                'Adding the finalizer: the object stays until its handlers have finished with its deletion.'
+                'Adding the finalizer: the object stays until its handlers have finished with its '
+                'deletion.'
             )
         case application.Holding.ALLOW:
             logger.debug('Removing the finalizer: its handlers no longer need the object.')

@@ -107,6 +107,7 @@ def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolut
     patched = {resource for selector in demand.patching for resource in certain.get(selector, ())}
     watchable = {resource for resource in candidates if resource.verbs >= WATCHING}
     unpatchable = {resource for resource in patched & watchable if 'patch' not in resource.verbs}
+
     return Resolution(
         served=_restrict(
             watched, lambda resource: resource in watchable and resource not in unpatchable
@@ -147,6 +148,7 @@ def update_resources(
             (resource.group, resource.version) in doubtful or _find_root(resource) in catalog.absent
         )
     ]
+
     return [*catalog.resources, *kept]
 
 
@@ -155,7 +157,8 @@ def _match_all(
     resources: Collection[references.Resource],
 ) -> tuple[dict[selectors.Selector, Resources], dict[selectors.Selector, str]]:
     """Match the selectors with the resources; selectors whose functions fail are left out."""
-    matched, broken = {}, {}
+    matched = {}
+    broken = {}
     for selector in asked:
         try:
             matched[selector] = frozenset(
@@ -163,6 +166,7 @@ def _match_all(
             )
         except Exception as error:
             broken[selector] = repr(error)
+
     return matched, broken
 
 
@@ -193,21 +197,26 @@ def _iterate_complaints(resolution: Resolution) -> Iterator[Complaint]:
         yield Complaint(
             'Nothing is served for %r: there are no such resources in the cluster.', (selector,)
         )
+
     for selector, error in resolution.broken.items():
         yield Complaint('Nothing is served for %r: the function has failed: %s', (selector, error))
     for selector, resources in resolution.ambiguous.items():
         yield Complaint(
-            'Nothing is served for %r: it is ambiguous, as there are %s. Add the group to the name.',
+            'Nothing is served for %r: it is ambiguous, as there are %s. Add the group to the '
+            'name.',
             (selector, _join(resources)),
         )
+
     for selector, resources in resolution.unwatchable.items():
         yield Complaint(
             'Not served for %r, as they cannot be listed and watched: %s.',
             (selector, _join(resources)),
         )
+
     for selector, resources in resolution.unpatchable.items():
         yield Complaint(
-            'Not served for %r, as they cannot be patched, but there are handlers that need it: %s.',
+            'Not served for %r, as they cannot be patched, but there are handlers that need it: '
+            '%s.',
             (selector, _join(resources)),
         )
 

@@ -77,6 +77,7 @@ def _signed(fn: FnT) -> FnT:
         for name, kind in Options.__annotations__.items()
     ]
     fn.__signature__ = inspect.Signature([*before, *options], return_annotation=None)  # type: ignore[attr-defined]
+
     return fn
 
 
@@ -140,6 +141,7 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
     )
     context = contextvars.copy_context()
     context.run(_current.set, plan)
+
     return [asyncio.create_task(_run_plan(plan), name='operator', context=context)]
 
 
@@ -163,6 +165,7 @@ async def run_tasks(
         await _stop_roots(roots)
         others = asyncio.all_tasks() - roots - set(ignored) - {asyncio.current_task()}
         await _stop_leftovers({task for task in others if _get_plan(task) in plans})
+
     for task in root_tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -214,6 +217,7 @@ async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
             break
         except asyncio.CancelledError as error:
             cancellation = error
+
     if cancellation is not None:
         raise cancellation
 
@@ -221,6 +225,7 @@ async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
 async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
     if not tasks:
         return
+
     _, pending = await asyncio.wait(tasks, timeout=LEFTOVERS_TIMEOUT)
     if pending:
         names = ', '.join(sorted(task.get_name() for task in pending))
@@ -230,6 +235,7 @@ async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=REFUSAL_TIMEOUT)
+
     if pending:
         names = ', '.join(sorted(task.get_name() for task in pending))
         logger.warning('%d tasks refuse to end, and are left as they are: %s', len(pending), names)
@@ -240,6 +246,7 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
     settings = _choose(options.get('settings'), settings_.OperatorSettings)
     peering = settings.peering
     peering.clusterwide = _is_clusterwide(options)
+
     for name, value in [
         ('standalone', options.get('standalone')),
         ('priority', options.get('priority')),
@@ -247,10 +254,12 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
     ]:
         if value is not None:
             setattr(peering, name, value)
+
     leadership = settings.leadership
     leadership.name = _prefer(options.get('leader_elect'), leadership.name)
     leadership.namespace = _prefer(options.get('leader_elect_namespace'), leadership.namespace)
     peering.mandatory = peering.mandatory or options.get('peering_name') is not None
+
     return settings
 
 
@@ -259,15 +268,18 @@ def _prefer(option: OptionT | None, present: OptionT | None) -> OptionT | None:
 
 
 def _list_patterns(options: Options) -> Collection[references.NamespacePattern]:
-    namespaces, namespace = options.get('namespaces') or (), options.get('namespace')
+    namespaces = options.get('namespaces') or ()
+    namespace = options.get('namespace')
     if isinstance(namespaces, str):
         raise TypeError(
-            f'namespaces= is a collection of names or patterns; got {namespaces!r}. Put it in a list.'
+            f'namespaces= is a collection of names or patterns; got {namespaces!r}. Put it in a '
+            'list.'
         )
     if namespaces and namespace is not None:
         raise TypeError(
             'Either namespaces= or namespace= can be given, not both; the latter is deprecated.'
         )
+
     patterns = tuple(namespaces) if namespace is None else (namespace,)
     if patterns and options.get('clusterwide'):
         raise TypeError('Either clusterwide=True or namespaces= can be given, not both.')
@@ -283,12 +295,14 @@ def _check_options(options: Options) -> None:
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
         raise TypeError(f'Operators have no such options: {", ".join(sorted(unknown))}.')
+
     flags.check_flag(options.get('stop_flag'))
     flags.check_flag(options.get('ready_flag'))
     if options.get('namespace') is not None:
         warnings.warn(
             'namespace= is deprecated: use namespaces=[...].', DeprecationWarning, stacklevel=3
         )
+
     if not options.get('clusterwide') and not _list_patterns(options):
         warnings.warn(
             'Neither clusterwide=True nor namespaces= is given: the whole cluster is served. '
@@ -306,4 +320,5 @@ def _get_thread_loop() -> asyncio.AbstractEventLoop | None:
             loop = asyncio.get_event_loop_policy()._local._loop  # type: ignore[attr-defined]
         except AttributeError:
             return None
+
     return loop if isinstance(loop, asyncio.AbstractEventLoop) and not loop.is_closed() else None

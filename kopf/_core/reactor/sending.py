@@ -22,7 +22,8 @@ from kopf._core.reactor import (
     views,
 )
 
-REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
+REFUSAL_DELAY = 5.0
+LONGEST_REFUSAL_DELAY = 600.0
 """
 Seconds to wait for a newer state of an object if the known state is outdated; doubled for every
 refusal in a row. Usually, the newer state arrives much sooner, and is handled immediately.
@@ -100,6 +101,7 @@ class Sender:
             memory.cycle = records.cycle
             memory.outbox = _keep_unsent(view, revision.sent, error)
             raise
+
         memory.cycle, memory.outbox = decisions.conclude(
             view, revision.records.cycle, revision.sent, applied
         )
@@ -109,6 +111,7 @@ class Sender:
         self._expect_echo(view, applied, memory)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError('The cluster refuses our own records.')
+
         memory.throttle = None
         return self._make_step(view, records, applied, memory)
 
@@ -162,15 +165,18 @@ class Sender:
             return REST
         if _is_silent(view, records, applied, memory):
             return Step(0.0, view.raw)
+
         is_vain = (
             _is_held(records) and applied.version is not None and applied.version == view.version
         )
         pause = self._measure_refusal(applied, memory, is_vain=is_vain)
         if pause:
             return Step(max(pause, records.delay or 0))
+
         is_released = records.holding is application.Holding.ALLOW and records.cycle.is_released
         if records.delay is not None or is_released or not _is_newest(applied, memory):
             return Step(records.delay)
+
         is_begun = records.holding is application.Holding.BLOCK
         return Step(0.0 if is_begun else None, cast(bodies.RawBody, applied.body))
 
@@ -182,10 +188,12 @@ class Sender:
         """
         if applied.is_gone:
             return GONE_DELAY
+
         is_outdated = applied.is_held or (bool(applied.fns) and not applied.is_refused)
         if not is_outdated and not is_vain:
             memory.refusals = 0
             return 0
+
         memory.refusals += 1
         return choose_refusal_delay(memory.refusals, self.site.context.chance())
 
@@ -201,7 +209,8 @@ class _Revision:
         self.sent = sent
 
     def build_changes(self, *, is_spared: bool, is_guarded: bool) -> application.Changes:
-        view, sent = self.view, self.sent
+        view = self.view
+        sent = self.sent
         return application.Changes(
             view.patch,
             cast(patches.Patch, sent.own),
@@ -228,6 +237,7 @@ class _Revision:
         own = decisions.find_own(self.view, self.sent.makers, applied)
         if own is None:
             return self.sent.own
+
         memory = inventory.Memory(
             self.view.memo,
             dataclasses.replace(self.records.cycle, own=own),
@@ -238,10 +248,12 @@ class _Revision:
             self.view.served, cast(bodies.RawBody, body), memory, is_accompanied=is_accompanied
         )
         plan = decisions.decide_change(view)
+
         if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
             self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))
             merged = recording.compose(self.sent.own, self.records.own)
             self.sent = dataclasses.replace(self.sent, own=merged, makers=inventory.NOBODY)
+
         return self.sent.own
 
 

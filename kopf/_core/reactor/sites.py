@@ -85,7 +85,8 @@ class Served:
     @property
     def has_handlers(self) -> bool:
         """Whether there are any handlers of the resource, rather than only of related objects."""
-        registry, chosen = self.site.registry, self.selectors
+        registry = self.site.registry
+        chosen = self.selectors
         return bool(self.reconcilers) or any(
             kind.has_handlers(self.resource, chosen)
             for kind in (

@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable
 
 from kopf._cogs.aiokits import bells
 
-TURN, BURDEN = 20, 4
+TURN = 20
+BURDEN = 4
 """
 How many objects are examined in one iteration of the event loop, and how many of them one started
 worker counts for: each start takes a fraction of a millisecond at least.
@@ -24,7 +25,8 @@ SHARE = 5
 CROWD_DELAY = 0.1
 """Seconds before a low-priority object is started despite a crowd that has not ended."""
 
-CALM, CALM_TIMEOUT = 100, 0.5
+CALM = 100
+CALM_TIMEOUT = 0.5
 """
 How many low-priority objects may wait, and for how many seconds the listing is held back if there
 are more: bodies are much bigger than memories, but listings must end before they expire.
@@ -46,7 +48,8 @@ class Slots:
     def __init__(
         self, get_limit: Callable[[], int | None], *, is_crowded: Callable[[], bool] = lambda: False
     ) -> None:
-        self._get_limit, self._is_crowded = get_limit, is_crowded
+        self._get_limit = get_limit
+        self._is_crowded = is_crowded
         self._taken = 0
         self._waiting: collections.deque[Begin] = collections.deque()
         self._yielding: collections.deque[Begin] = collections.deque()  # of low priority
@@ -123,6 +126,7 @@ class Slots:
             if begin is None:
                 break
             self._begin(begin)
+
         is_held = self._begun < TURN and self.is_contended and self._has_room()
         if is_held and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(CROWD_DELAY, self._insist)
@@ -147,6 +151,7 @@ class Slots:
         if may_yield and not self._is_crowded():
             self._overtakings = 0
             return self._pop_yielding()
+
         if not self._waiting:
             return None
         self._overtakings += 1

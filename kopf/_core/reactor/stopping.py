@@ -40,7 +40,8 @@ class Stopper:
     def __init__(
         self, settings: settings_.OperatorSettings, flag: flags.Flag | None = None
     ) -> None:
-        self._settings, self._flag = settings, flag
+        self._settings = settings
+        self._flag = flag
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()
         self._alarm: threading.Timer | None = None
@@ -155,6 +156,7 @@ class _Switchboard:
             threading.Thread(
                 target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True
             ).start()
+
         for stopper in self._stoppers:
             if not stopper.is_signalled:
                 self._taken = time.monotonic()

@@ -75,13 +75,12 @@ class Watcher:
         neighbours: Neighbours = ALONE,
     ) -> None:
         self._neighbours = neighbours
-        self._served, self._namespace, self._slots, self._on_listed = (
-            served,
-            namespace,
-            slots,
-            on_listed,
-        )
-        self._state, self._flow = state, served.flow
+        self._served = served
+        self._namespace = namespace
+        self._slots = slots
+        self._on_listed = on_listed
+        self._state = state
+        self._flow = served.flow
         self._processor = processing.Processor(
             served,
             nudge=self._nudge,
@@ -165,6 +164,7 @@ class Watcher:
             memory = site.memories.forget_key(key, self._served.resource)
             if memory is not None:
                 accompanying.forget(site, memory)
+
         return remains
 
     async def _run_until_paused(self, pauses: toggles.Toggles) -> None:
@@ -225,6 +225,7 @@ class Watcher:
         if not self._earlier and self._served.site.indexers.is_empty:
             await self._take(event)
             return
+
         key, seen = watch_events.identify(event['object'])
         if key in self._earlier and self._earlier[key].uid != seen.uid:
             await self._take_vanished([key])
@@ -265,6 +266,7 @@ class Watcher:
                     memory.memo,
                 )
             )
+
         if self._is_handled:
             self._queue.put(event)
 

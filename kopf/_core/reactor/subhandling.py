@@ -43,6 +43,7 @@ async def execute(
     """
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
         raise TypeError('Only one of fns=, handlers=, registry= can be given to kopf.execute().')
+
     scope = _get_scope()
     cause = cause if cause is not None else scope.cause
     if fns is not None:
@@ -55,6 +56,7 @@ async def execute(
         )
     else:
         given = scope.registry
+
     await scope.execute(given.iter_handlers(cause), cause, lifecycle)
     scope.check()
 
@@ -183,6 +185,7 @@ class _Scope:
         """Execute the sub-handlers that are unfinished and due, as selected by the lifecycle."""
         if not subhandlers:
             return
+
         self.subrefs |= {subhandler.id for subhandler in subhandlers}
         self.run.state = state = self.run.state.including(self.subrefs)
         top = self.run.families.get(self.parent.id, self.parent.id)

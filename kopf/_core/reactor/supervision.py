@@ -29,6 +29,7 @@ async def run_until_stopped(
     guards = [stop, *besides]
     pending = set(tasks)
     ended: set[asyncio.Task[None]] = set()  # by themselves
+
     try:
         while (
             pending
@@ -45,6 +46,7 @@ async def run_until_stopped(
         for task in [stop, *tasks]:
             task.cancel()
         await asyncio.wait([stop, *tasks])
+
     for task in [*tasks, *guards]:
         if task in ended and task.cancelled():
             raise RuntimeError(
@@ -52,6 +54,7 @@ async def run_until_stopped(
             )
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
     return ended.issuperset(tasks)
 
 

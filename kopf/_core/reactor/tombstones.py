@@ -66,6 +66,7 @@ class Tombstones:
             self.parts.pop(inventory.identify(body), None)
         else:
             self.parts[inventory.identify(body)] = _write(body, part)
+
         return event
 
     def _complete(self, event: bodies.RawEvent) -> bodies.RawEvent:
@@ -107,6 +108,7 @@ def _iter_verdicts(
     if handler.field is not None:
         criterion = callbacks.PRESENT if handler.value is None else handler.value
         yield _accept(criterion, dicts.resolve(body, handler.field))
+
     if handler.when is not None:
         yield None
 
@@ -123,11 +125,13 @@ def extract(body: bodies.RawBody, part: Part) -> bodies.RawBody:
     """Extract a part of the object; the smallest part is known for every object."""
     if part is Part.WHOLE:
         return body
+
     metadata: Mapping[str, Any] = body.get('metadata') or {}
     if part is Part.NAMES:
         metadata = {
             name: metadata[name] for name in ('namespace', 'name', 'uid') if name in metadata
         }
+
     kinds = {name: value for name, value in body.items() if name in ('apiVersion', 'kind')}
     return cast(bodies.RawBody, {**kinds, 'metadata': metadata})
 

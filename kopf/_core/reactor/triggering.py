@@ -40,6 +40,7 @@ def attached(target: Target) -> Iterator[None]:
     entry = (target, asyncio.get_running_loop())
     token = _current.set(target)
     _running.append(entry)
+
     try:
         yield
     finally:
@@ -68,10 +69,12 @@ def trigger(
         for target, loop in tuple(_running)
         if current in (None, target) and target.is_reconciled(selector, namespace, name)
     ]
+
     for target, loop in triggered:
         logger.debug('Reconciling %r %s is requested: %s', selector, name, reason or 'no reason.')
         with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(target.trigger, selector, namespace, name)
+
     return bool(triggered)
 
 

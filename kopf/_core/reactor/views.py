@@ -171,7 +171,8 @@ class View:
         self, handler: handlers.ReconcileHandler, triggers: frozenset[str]
     ) -> causes.ReconcilingCause:
         """Get the cause for one level-triggered handler, with what it is due for."""
-        cause, known = self.reconciling, self.site.caches.relations
+        cause = self.reconciling
+        known = self.site.caches.relations
         return dataclasses.replace(
             cause,
             triggers=triggers,
@@ -304,9 +305,11 @@ class View:
         is_ours = not conventions.is_custom(storage)
         if is_ours and storage._is_stored(body=self.stored, text=self.seen.text):
             return self.new
+
         fetched = storage.fetch(body=self.stored)
         if fetched is None:
             return None
+
         cleared = self._clear(fetched)
         return self._adopt_digests(cleared) if self.is_secret else cleared
 
@@ -322,6 +325,7 @@ class View:
             is_changed=bool(diff),
             is_initial=self.cycle.is_initial,
         )
+
         return causes.ChangingCause(
             logger=loggers.ObjectLogger(body=self.raw, settings=self.site.settings),
             memo=self.memo,
@@ -346,13 +350,15 @@ class View:
     @lazies.lazy
     def state(self) -> progression.State:
         """The progress of all handlers of the resource, including those not selected now."""
-        storage, purpose = self.persistence.progress_storage, self.cause.reason.value
+        storage = self.persistence.progress_storage
+        purpose = self.cause.reason.value
         if self.is_blank:
             state = progression.State(purpose=purpose).including(self.roster.known_ids)
         else:
             state = progression.State.read(
                 storage, self.stored, self.roster.known_ids, purpose=purpose
             )
+
         own = self.cycle.own
         if own is None or finalizers.is_deletion_ongoing(self.raw):
             return state
@@ -367,9 +373,11 @@ class View:
         if self.state.is_begun:
             record = self.persistence.progress_storage.fetch(key=cycles.BASE_ID, body=self.stored)
             base = base if record is None else cycles.unseal(record.get('message'))
+
         own = self.cycle.own
         if own is None or base not in (None, own.before):
             return base
+
         finished = [state for state in self.state.values() if state.finished]
         is_behind = base is not None and any(
             state.essence == own.before.digest for state in finished
@@ -408,11 +416,13 @@ class View:
 
     def _get_states(self) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
         """Get the last handled and the current state for handlers, with values if known."""
-        old, new = self.old, self.plain
+        old = self.old
+        new = self.plain
         if old is None or not self._is_digested:
             return old, new
         if old is self.new:
             return new, new
+
         restored = concealments.restore(
             cast(Mapping[str, Any], old), cast(Mapping[str, Any], new), self._salt
         )

@@ -76,7 +76,8 @@ class Divergence:
     def __str__(self) -> str:
         return '\n'.join(
             [
-                f'The end is different with the seed {self.seed} of {self.perturbation.value!r}: {self.outcome.plan}.',
+                f'The end is different with the seed {self.seed} of {self.perturbation.value!r}: '
+                f'{self.outcome.plan}.',
                 *(f'  {line}' for line in self.differences),
                 'What happened, by the virtual seconds since the beginning:',
                 *(f'  {line}' for line in self.outcome.timeline.format()),
@@ -135,13 +136,15 @@ def try_seeds(
     **options: Unpack[Options],
 ) -> Report:
     """Do the same as `check_convergence`, but report divergences, up to ``limit`` of them."""
-    chosen, since = plans.Perturbation(perturbation), time.monotonic()
+    chosen = plans.Perturbation(perturbation)
+    since = time.monotonic()
     trial = Trial(handlers, scenario, options)
     peace = trial.run_in_peace()
     scale = trial.measure(peace)
     tried: list[int] = []
     divergences: list[Divergence] = []
     crashes = 0
+
     for seed in _choose_seeds(seeds, chosen, scale):
         outcome, differences = trial.compare(peace, plans.build_plan(seed, chosen, scale))
         tried.append(seed)
@@ -150,6 +153,7 @@ def try_seeds(
             divergences.append(Divergence(chosen, outcome, differences))
         if limit is not None and len(divergences) >= limit:
             break
+
     return Report(chosen, peace, tried, divergences, crashes, time.monotonic() - since)
 
 
@@ -181,7 +185,9 @@ class Trial:
         wrong = options.keys() - Options.__annotations__.keys()
         if wrong:
             raise TypeError(f'There are no such options: {", ".join(sorted(wrong))}.')
-        self._handlers, self._scenario, self._options = handlers, scenario, options
+        self._handlers = handlers
+        self._scenario = scenario
+        self._options = options
         self._blindness = states.Blindness(tuple(options.get('ignore', ())))
         self._behaviours = server_behaviours.name_behaviours(options.get('server', ()))
         self._references: dict[tuple[str, ...], Outcome] = {}
@@ -200,6 +206,7 @@ class Trial:
         expected = peace if not plan.server else self._refer(plan)
         if expected.error is not None or expected.plan == plan:
             return expected, compare_outcomes(expected, expected)
+
         outcome = self.run(plan)
         return outcome, compare_outcomes(expected, outcome)
 
@@ -214,19 +221,22 @@ class Trial:
 
         Raises the error of the run, or `ConvergenceError` if the two runs end differently.
         """
-        outcome, repeated = self.run(plans.PEACE), self.run(plans.PEACE)
+        outcome = self.run(plans.PEACE)
+        repeated = self.run(plans.PEACE)
         for failed in (outcome, repeated):
             if failed.error is not None:
                 failed.error.add_note(
                     '\n'.join(['What happened, with nothing wrong:', *failed.timeline.format()])
                 )
                 raise failed.error
+
         differences = compare_outcomes(outcome, repeated)
         if differences:
             raise ConvergenceError(
                 '\n'.join(
                     [
-                        'The end is different even if nothing goes wrong. Use ignore=[...] for what is never the same.',
+                        'The end is different even if nothing goes wrong. Use ignore=[...] for '
+                        'what is never the same.',
                         *differences,
                     ]
                 )
@@ -235,7 +245,8 @@ class Trial:
 
     def run(self, plan: plans.Plan) -> Outcome:
         """Run the scenario once in a new cluster."""
-        since, scripts = time.monotonic(), set(sys.modules)
+        since = time.monotonic()
+        scripts = set(sys.modules)
         world = worlds.World(
             plan,
             self._handlers,
@@ -245,6 +256,7 @@ class Trial:
             insist=self._options.get('insist', True),
             apply=self._options.get('apply', ()),
         )
+
         with (
             timelines.recorded(world.timeline),
             _restored_randomness(),
@@ -258,6 +270,7 @@ class Trial:
             error = error or mistake
             world.timeline.note('end', 'the run is over')
             error = error or _end(world)
+
         worlds.forget_scripts(scripts)
         meddler = world.meddler
         return Outcome(
@@ -274,8 +287,10 @@ class Trial:
 
     def _live(self, world: worlds.World, plan: plans.Plan) -> Exception | None:
         """Run the scenario, and wait for the end of its consequences; return the error, if any."""
-        calm, patience = self._options.get('calm', 300.0), self._options.get('patience', 3600.0)
+        calm = self._options.get('calm', 300.0)
+        patience = self._options.get('patience', 3600.0)
         rest = self._options.get('rest', REST if plan.must_rest else 0.0)
+
         try:
             world.begin()
             if 'always' in self._options:
@@ -289,6 +304,7 @@ class Trial:
         except Exception as error:
             world.timeline.note('end', f'the run has failed: {error!r}')
             return error
+
         return None
 
     def _observe(self, world: worlds.World) -> tuple[object, Exception | None]:

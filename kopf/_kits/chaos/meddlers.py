@@ -73,7 +73,10 @@ class Meddler:
         timeline: timelines.Timeline,
         watchdog: watchdogs.Watchdog,
     ) -> None:
-        self._plan, self._store, self._streams, self._timeline = plan, store, streams, timeline
+        self._plan = plan
+        self._store = store
+        self._streams = streams
+        self._timeline = timeline
         self._watchdog = watchdog
         self._crashes = {crash.write: crash for crash in plan.crashes}
         self._gaps = {gap.change: gap for gap in plan.gaps}
@@ -98,8 +101,10 @@ class Meddler:
 
     def revive(self) -> None:
         """Let in the next operator after a crash, with the planned staleness of its view."""
-        crash, self.crash = self.crash, None
+        crash = self.crash
+        self.crash = None
         self.crashed.clear()
+
         if crash is not None and crash.behind and not self._is_lifted:
             self._view = max(
                 self._store.version - crash.behind, 1 if crash.is_amnesic else self._own
@@ -114,10 +119,12 @@ class Meddler:
         request = self._recognise(call, asked)
         if self.crash is not None:
             raise faults.Cut
+
         if request.is_own and request.is_counted:
             self._watchdog.note_write(request.object, f'{request.verb} {request.plural}')
         if request.verb in ('list', 'watch') and _read_clock() < self._blind_until:
             raise faults.Cut
+
         harm = self._choose_harm(request)
         if harm is not None:
             self._timeline.note('fault', f'{request.verb} {request.what}: {harm}')
@@ -125,6 +132,7 @@ class Meddler:
             return await self._spoil(request, harm, lambda: self._execute(request, call, proceed))
         if harm is not None and not harm.lines:
             return await self._spoil(request, harm, lambda: proceed(call))
+
         answer = await self._execute(request, call, proceed)
         self._report(request, asked, answer)
         if answer.lines is None or request.verb != 'watch':
@@ -140,13 +148,15 @@ class Meddler:
 
     def _recognise(self, call: routing.Call, asked: faults.Asked) -> Request:
         target = request_info.parse_path(call.path)
-        verb, plural, name = call.method.lower(), call.path, ''
+        verb = call.method.lower()
+        plural = call.path
+        name = ''
+
         if target is not None:
             verb = request_info.detect_verb(call.method, target, call.options) or verb
-            plural, name = (
-                target.plural,
-                '/'.join(filter(None, [target.namespace, target.name, target.subresource])),
-            )
+            plural = target.plural
+            name = '/'.join(filter(None, [target.namespace, target.name, target.subresource]))
+
         self._asked[verb, f'{plural} {name}'] += 1
         return Request(
             verb,
@@ -169,6 +179,7 @@ class Meddler:
             return await self._look_behind(request, call, proceed)
         if not request.is_counted:
             return await proceed(call)
+
         self.writes += 1
         crash = None if self._is_lifted else self._crashes.get(self.writes)
         if crash is not None and crash.is_before:
@@ -189,6 +200,7 @@ class Meddler:
             self.crash = crash
             self.crashed.set()
             self._streams.cut_streams()
+
         raise faults.Cut
 
     def _is_behind(self, request: Request, call: routing.Call) -> bool:
@@ -210,6 +222,7 @@ class Meddler:
             'fault', f'list {request.what}: as of the version {version}, not {self._store.version}'
         )
         past = {'resourceVersion': str(version), 'resourceVersionMatch': 'Exact'}
+
         return await proceed(dataclasses.replace(call, options={**call.options, **past}))
 
     async def _spoil(
@@ -242,6 +255,7 @@ class Meddler:
         yield b''
         await self._sleep(0.0 if request.plural in STABLE else self._behind_until - _read_clock())
         count = 0
+
         async with contextlib.aclosing(batches) as lines:
             async for batch in lines:
                 for line in batch.splitlines(keepends=True):
@@ -263,6 +277,7 @@ class Meddler:
         )
         if harm is None or b'"BOOKMARK"' in line[:20]:
             return line
+
         self._timeline.note('fault', f'event {number} of {request.what}: {harm}')
         await self._sleep(harm.delay)
         return line * 2 if harm.is_repeated else line
@@ -277,6 +292,7 @@ class Meddler:
         """Count all changes, no matter who makes them, and begin the gaps at the planned ones."""
         if change.home.plural in UNCOUNTED:
             return
+
         self.changes += 1
         if not is_by_operator():
             self._watchdog.note_foreign_change(f'{change.new.namespace}/{change.new.name}')

@@ -62,7 +62,10 @@ class Crash:
     is_amnesic: bool = False  # whether its own changes are invisible too, not only those of others
 
     def __str__(self) -> str:
-        text = f'{"instead of" if self.is_before else "after"} the write {self.write}, down for {self.downtime:g} s'
+        text = (
+            f'{"instead of" if self.is_before else "after"} the write {self.write}, down '
+            f'for {self.downtime:g} s'
+        )
         return (
             f'{text}, then {self.behind} changes behind for {self.lag:g} s' if self.behind else text
         )
@@ -122,6 +125,7 @@ class Plan:
             *conflicts,
             *map(str, self.recreations),
         ]
+
         return '; '.join(parts) or 'nothing goes wrong'
 
 
@@ -234,6 +238,7 @@ def _choose_gaps(scale: Scale, chance: random.Random) -> tuple[Gap, ...]:
 def _build_meddling(seed: int, scale: Scale, chance: random.Random) -> Plan:
     if 0 <= seed < len(scale.server):
         return Plan(seed, server=(scale.server[seed],))
+
     count = min(len(scale.server), chance.randint(1, 3))
     chosen = {*chance.sample(scale.server, count)}
     return Plan(
@@ -266,16 +271,19 @@ def choose_harm(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
     chance = random.Random(f'{plan.seed}/{verb}/{what}/{nth}')
     if chance.random() >= plan.intensity:
         return None
+
     seconds = chance.choice([0.5, 5.0, 40.0])
     way = chance.choice([Way.REFUSE, Way.REFUSE, Way.CUT, Way.LOSE, Way.TEAR, Way.STALL, Way.SLOW])
     if way is Way.REFUSE:
         extra = {'patch': (409,), 'update': (409,), 'list': (410,), 'watch': (410,)}.get(verb, ())
         return Harm(way, code=chance.choice((*REFUSALS, *extra, *extra)))
+
     if verb == 'watch' and way is not Way.CUT:
         way = chance.choice([Way.CUT, Way.EXPIRE, Way.END, Way.STALL])
         return Harm(
             way, seconds=seconds * 5 if way is Way.STALL else 0.0, lines=chance.randint(1, 4)
         )
+
     return Harm(way, seconds=seconds if way in (Way.STALL, Way.SLOW) else 0.0)
 
 

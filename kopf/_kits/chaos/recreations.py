@@ -56,6 +56,7 @@ class Recreator:
         self._manifests: dict[Place, dict[str, Any]] = {}
         self._count = 0
         self._is_lifted = False
+
         if self._planned:
             self._remember_all()
             store.observe(self._notice)
@@ -130,10 +131,12 @@ def replay(known: Any, old: Any, new: Any) -> Any:
     """Apply the changes between the old and the new value to the known value."""
     if not all(isinstance(value, Mapping) for value in (known, old, new)):
         return copy.deepcopy(new)
+
     result = {key: value for key, value in known.items() if key in new or key not in old}
     for key, value in new.items():
         if key not in old:
             result[key] = copy.deepcopy(value)
         elif value != old[key]:
             result[key] = replay(known.get(key), old[key], value)
+
     return result

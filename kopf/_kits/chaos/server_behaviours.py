@@ -89,6 +89,7 @@ class BehavingServer:
         request = review['request']
         body = request.get('object')
         answer: dict[str, Any] = {'uid': request['uid'], 'allowed': True}
+
         try:
             operations = [] if not is_subject(body) else build_operations(body, self.rewrite(body))
         except failures.AdmissionError as error:
@@ -98,6 +99,7 @@ class BehavingServer:
             if operations:
                 encoded = base64.b64encode(json.dumps(operations).encode()).decode()
                 answer |= {'patchType': 'JSONPatch', 'patch': encoded}
+
         return {'apiVersion': review['apiVersion'], 'kind': review['kind'], 'response': answer}
 
     def _apply(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,6 +121,7 @@ def name_behaviours(behaviours: Iterable[Behaviour]) -> dict[str, Behaviour]:
         if name in named:
             raise ValueError(f'The server does two different things named {name!r}.')
         named[name] = behaviour
+
     return named
 
 

@@ -67,6 +67,7 @@ def build_state(objects: Collection[Mapping[str, Any]], blindness: Blindness) ->
         name = name_object(body)
         if body.get('kind') not in IGNORED and name not in PUBLISHED:
             state.setdefault(name, []).append(_strip(body, labels, blindness))
+
     return {name: sorted(bodies, key=_dump) for name, bodies in sorted(state.items())}
 
 

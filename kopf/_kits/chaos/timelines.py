@@ -11,7 +11,8 @@ from typing import Any
 LONGEST = 150
 """The maximum number of shown lines, half from the beginning, half from the end."""
 
-OBJECTS, FRAMEWORK = 'kopf.objects', 'kopf'
+OBJECTS = 'kopf.objects'
+FRAMEWORK = 'kopf'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Timeline(list[Moment]):
     def format(self) -> list[str]:
         """Return the timeline as lines; if there are too many, the middle ones are left out."""
         lines = list(map(str, self))
-        half, left = LONGEST // 2, len(lines) - LONGEST
+        half = LONGEST // 2
+        left = len(lines) - LONGEST
         return (
             lines if left <= 0 else [*lines[:half], f'{"":9}  ... {left} more ...', *lines[-half:]]
         )
@@ -54,13 +56,15 @@ class Timeline(list[Moment]):
 @contextlib.contextmanager
 def recorded(timeline: Timeline) -> Iterator[None]:
     """Redirect the log messages of the framework, including those of handlers, to the timeline."""
-    framework, objects = logging.getLogger(FRAMEWORK), logging.getLogger(OBJECTS)
+    framework = logging.getLogger(FRAMEWORK)
+    objects = logging.getLogger(OBJECTS)
     before = framework.level, framework.propagate, objects.level
     recorder = _Recorder(timeline)
     framework.addHandler(recorder)
     framework.setLevel(logging.INFO)
     framework.propagate = False
     objects.setLevel(logging.DEBUG)
+
     try:
         yield
     finally:

@@ -97,11 +97,13 @@ class Watchdog:
         now = self._clock()
         moments = self._moments.setdefault(deed, collections.deque(maxlen=self._bounds.rate))
         is_full = len(moments) == self._bounds.rate
+
         if is_full and now - moments[0] < MINUTE:
             self._trip(
                 f'{deed.text} for {deed.object} is done more than {self._bounds.rate} times '
                 f'within a minute'
             )
+
         moments.append(now)
         self._counts[deed] += 1
         self._total[deed] += 1
@@ -121,6 +123,7 @@ def describe_unrest(
     done = after - before
     if not done:
         return ''
+
     parts = [
         f'{deed.text} for {deed.object} is done {count} times'
         for deed, count in sorted(done.items(), key=str)

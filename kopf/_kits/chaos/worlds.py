@@ -33,7 +33,8 @@ Handlers = (
     | Callable[[registries.OperatorRegistry], object]
 )
 
-CANCELLATIONS, TURNS = 100, 10
+CANCELLATIONS = 100
+TURNS = 10
 """The cancellations of the tasks of a killed operator, and the turns of the loop after each one."""
 
 RESTART_DELAY = 10.0
@@ -81,8 +82,11 @@ class World(simulations.Simulation):
         **sandbox: Any,
     ) -> None:
         super().__init__(**sandbox)
-        self._plan, self._handlers, self._options_of_operator = plan, handlers, options
-        self._insist, self._is_reviewing = insist, False
+        self._plan = plan
+        self._handlers = handlers
+        self._options_of_operator = options
+        self._insist = insist
+        self._is_reviewing = False
         self._server = server_behaviours.BehavingServer(server, plan.server)
         self.watchdog = watchdogs.Watchdog(bounds or watchdogs.Bounds(), lambda: self.elapsed)
         self.timeline = timelines.Timeline(lambda: self.elapsed, self.watchdog.note_moment)
@@ -90,7 +94,8 @@ class World(simulations.Simulation):
         self.meddler: meddlers.Meddler
         self.recreator: recreations.Recreator
         self._supervisor: asyncio.Task[None] | None = None
-        self._is_ready, self._peace = asyncio.Event(), asyncio.Event()
+        self._is_ready = asyncio.Event()
+        self._peace = asyncio.Event()
 
     def begin(self) -> None:
         """Start the operator, and wait until it is ready, but not for too long."""
@@ -176,6 +181,7 @@ class World(simulations.Simulation):
         is_unreviewed = error.code == UNREVIEWED[0] and UNREVIEWED[1] in error.message
         if not self._insist or not is_unreviewed or attempt >= MOST_INSISTING:
             return False
+
         if not attempt:
             self.timeline.note('retry', f'the scenario repeats its request: {error.message}')
         await asyncio.sleep(INSISTING_DELAY)
@@ -220,8 +226,11 @@ class World(simulations.Simulation):
 
     async def _calm_down(self, calm: float, patience: float) -> None:
         assert self._host is not None
-        store, clock = self._host.cluster.store, asyncio.get_running_loop().time
-        deadline, version = clock() + patience, -1
+        store = self._host.cluster.store
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + patience
+        version = -1
+
         while version != store.version and clock() < deadline:
             version = store.version
             await asyncio.sleep(min(calm, deadline - clock()))
@@ -265,6 +274,7 @@ class World(simulations.Simulation):
             else:
                 await self._wait_for_peace(self.meddler.crash.downtime)
             self.meddler.revive()
+
         raise RuntimeError(
             f'The operator has ended {MOST_RESTARTS} times, and is not started again.'
         )
@@ -282,6 +292,7 @@ class World(simulations.Simulation):
         self._is_reviewing = operator.is_reviewing
         dying = asyncio.create_task(self.meddler.crashed.wait(), name='death of the operator')
         running = asyncio.create_task(self.watchdog.tripped.wait(), name='circles of the operator')
+
         try:
             await asyncio.wait({task, dying, running}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -291,11 +302,13 @@ class World(simulations.Simulation):
             dying.cancel()
             running.cancel()
             await asyncio.wait({dying, running})
+
         if self.meddler.crash is not None or self.watchdog.error is not None:
             await kill(tasks, self.timeline)
         else:
             error = None if task.cancelled() else task.exception()
             self.timeline.note('end', f'the operator has ended by itself: {error!r}')
+
         await operator.abandon()
         if self.watchdog.error is not None:
             raise self.watchdog.error
@@ -347,6 +360,7 @@ def make_registry(handlers: Any) -> registries.OperatorRegistry:
     """Return the given registry, or a new one filled by the function or from the module."""
     if isinstance(handlers, registries.OperatorRegistry):
         return handlers
+
     registry = registries.OperatorRegistry()
     if isinstance(handlers, types.ModuleType):
         declared = registries.get_default_registry()._iter_handlers()
@@ -358,9 +372,10 @@ def make_registry(handlers: Any) -> registries.OperatorRegistry:
         handlers(registry)
     else:
         raise TypeError(
-            f'Handlers are a registry, a module, a path of a file, or a function that declares them '
-            f'in a registry; got {handlers!r}.'
+            'Handlers are a registry, a module, a path of a file, or a function that declares '
+            f'them in a registry; got {handlers!r}.'
         )
+
     return registry
 
 
@@ -373,6 +388,7 @@ async def kill(tasks: 'weakref.WeakSet[asyncio.Task[Any]]', timeline: timelines.
         for task in alive if number % TURNS == 0 else ():
             task.cancel()
         await asyncio.sleep(0)
+
     names: Sequence[str] = sorted(task.get_name() for task in tasks if not task.done())
     timeline.note('crash', f'some tasks of the killed operator refuse to end: {", ".join(names)}')
 

@@ -49,6 +49,7 @@ async def connect(
         ),
         name='login',
     )
+
     try:
         yield context
     finally:

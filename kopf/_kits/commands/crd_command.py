@@ -78,6 +78,7 @@ def crd(
         raise click.UsageError(
             'There are no classes with @kopf.crd in these files and modules: try kopf crd --help.'
         )
+
     verify(bodies)
     if checked is not None or is_clustered:
         from kopf._kits.commands import crd_installing
@@ -87,6 +88,7 @@ def crd(
         if is_clustered:
             existing = {**existing, **crd_installing.read(names, controls)}
         _compare(existing, bodies)
+
     if directory is not None:
         _write(bodies, directory)
     elif checked is None and not is_clustered:
@@ -120,6 +122,7 @@ def verify(bodies: Sequence[Mapping[str, Any]]) -> None:
             stored = sandbox.list('customresourcedefinitions')
     except (manifests.ManifestError, errors.ApiError, sandbox_options.MissingLibraryError) as e:
         raise Failure(str(e)) from e
+
     refused = [
         body['metadata']['name'] for body in stored if not crd_installing.is_established(body)
     ]
@@ -142,6 +145,7 @@ def _read(path: pathlib.Path) -> list[tuple[str, Mapping[str, Any]]]:
         bodies = manifests.read_manifests([path])
     except manifests.ManifestError as e:
         raise Failure(str(e)) from e
+
     return [
         (body['metadata'].get('name', ''), body)
         for body in bodies
@@ -166,6 +170,7 @@ def _compare(
         rows += [(name, item.version, item.path.lstrip('.'), item.problem) for item in found]
         if not found:
             click.echo(f'{name}: compatible.')
+
     if len(rows) > 1:
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         for row in rows:

@@ -99,4 +99,5 @@ async def _read(
                     continue
     except _ERRORS as error:
         raise Failure(f'Cannot read the definitions: {error}') from error
+
     return found

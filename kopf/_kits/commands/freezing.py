@@ -64,12 +64,15 @@ async def _write(order: Order, context: requests.Context) -> None:
     resource = await joining.find_resource(context, clusterwide=order.clusterwide)
     if resource is None:
         raise Failure(
-            'The cluster has no peerings of this scope. Apply the peering.yaml of the framework first.'
+            'The cluster has no peerings of this scope. Apply the peering.yaml of the framework '
+            'first.'
         )
+
     identity = ranking.Identity(order.identity) if order.identity else ranking.detect_user()
     record = order.record and dataclasses.replace(order.record, lastseen=context.now())
     patch = ranking.build_patch(identity, record)
     missing: list[str] = []
+
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'
         patched = await object_requests.patch_object(
@@ -86,6 +89,7 @@ async def _write(order: Order, context: requests.Context) -> None:
                 where,
                 'resume' if record is None else 'pause',
             )
+
     if missing:
         raise Failure(f'There is no peering {order.name!r} in {", ".join(missing)}.')
 
@@ -96,9 +100,11 @@ async def _list_namespaces(
     """List the chosen namespaces; the cluster is requested only if there are patterns."""
     if order.clusterwide:
         return [None]
+
     exact = references.select_exact(order.patterns)
     if len(exact) == len(set(order.patterns)):
         return sorted(exact)
+
     found = set(exact)
     async for page in listing.list_pages(observation.NAMESPACES, None, context=context):
         names = [references.NamespaceName(item['metadata']['name']) for item in page.items]
@@ -107,6 +113,7 @@ async def _list_namespaces(
             for name in names
             if any(references.match_namespace(name, pattern) for pattern in order.patterns)
         )
+
     if not found:
         raise Failure(f'There are no such namespaces: {", ".join(order.patterns)}.')
     return sorted(found)

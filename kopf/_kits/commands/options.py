@@ -60,7 +60,8 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         default='full',
         show_default=True,
         callback=_parse_log_format,
-        help='How messages look: only the texts, or also the times, levels and loggers, or JSON for machines.',
+        help='How messages look: only the texts, or also the times, levels and loggers, or JSON '
+        'for machines.',
     )
     @option(
         '--log-prefix/--no-log-prefix',

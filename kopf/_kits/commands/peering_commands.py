@@ -91,11 +91,12 @@ def freeze(
 
     if lifetime > ranking.LONGEST_LIFETIME:
         logger.warning(
-            'Operators pause for %d s at most, not for %d s. To pause them for longer, repeat the command '
-            'before that time is over.',
+            'Operators pause for %d s at most, not for %d s. To pause them for longer, repeat the '
+            'command before that time is over.',
             ranking.LONGEST_LIFETIME,
             lifetime,
         )
+
     chosen_priority = PRIORITY if priority is None else priority
     _order(controls, chosen, ranking.Record(chosen_priority, lifetime, message=message or ''))
 
@@ -119,17 +120,20 @@ def resume(controls: options.CLIControls, /, **chosen: Any) -> None:
 def _order(controls: options.CLIControls, chosen: dict[str, Any], record: Any) -> None:
     from kopf._kits.commands import freezing
 
-    clusterwide, patterns = chosen['clusterwide'], chosen['namespaces']
+    clusterwide = chosen['clusterwide']
+    patterns = chosen['namespaces']
     if clusterwide and patterns:
         raise click.UsageError(
             'Either --all-namespaces or --namespace can be used, not both '
             '(check also the environment variables).'
         )
+
     if not clusterwide and not patterns:
         logger.warning(
             'The peering of the whole cluster is meant, as it is not said otherwise. '
             'Add --all-namespaces to confirm, or --namespace to choose.'
         )
+
     freezing.execute(
         freezing.Order(
             name=chosen['peering_name'],

@@ -64,7 +64,8 @@ class BrokenCode(click.ClickException):
     one='Serve the objects of this namespace', whole='Serve the whole cluster; this is the default.'
 )
 @options.priority_options(
-    text='Pause the operators of lower priorities; be paused by those of the same and of higher ones.',
+    text='Pause the operators of lower priorities; be paused by those of the same and of higher '
+    'ones.',
     default=0,
 )
 @options.option(
@@ -80,7 +81,8 @@ class BrokenCode(click.ClickException):
     envvar='KOPF_RUN_PEERING',
     metavar='NAME',
     show_default="'default', if it exists",
-    help='Where to meet other operators, and to pause for them; it is waited for if it does not exist.',
+    help='Where to meet other operators, and to pause for them; it is waited for if it does not '
+    'exist.',
 )
 @options.option(
     '--leader-elect',
@@ -124,8 +126,8 @@ class BrokenCode(click.ClickException):
     multiple=True,
     metavar='FILE',
     shell_complete=options.complete_paths,
-    help='For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. '
-    'Can be repeated.',
+    help='For the sandbox, manifests to begin with: a file, a directory, or - for the standard '
+    'input. Can be repeated.',
 )
 @options.option(
     '--workloads',
@@ -180,6 +182,7 @@ def run(  # noqa: PLR0913
     sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig, '--workloads': has_workloads}
     _check_usage(chosen, is_sandboxed=is_sandboxed, sandboxed=sandboxed)
     _check_liveness(chosen['liveness_endpoint'])
+
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(interruptions.Interruption(is_process=_is_process()))
         stack.enter_context(_default_registry(controls.registry))
@@ -205,6 +208,7 @@ def run(  # noqa: PLR0913
                 _install(definitions, controls)
         _choose_scope(chosen, is_sandboxed=is_sandboxed)
         operate(controls, chosen, interruption)
+
     if _is_process():
         _announce_waiting()
 
@@ -215,7 +219,8 @@ def _announce_waiting() -> None:
     busy = [thread.name for thread in others if not thread.daemon and not _is_idle(thread)]
     if busy:
         logger.warning(
-            'The process waits for its threads, %d of them: %s. Press Ctrl-C again to leave them as they are.',
+            'The process waits for its threads, %d of them: %s. Press Ctrl-C again to leave them '
+            'as they are.',
             len(busy),
             ', '.join(sorted(busy)),
         )
@@ -254,12 +259,14 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> Sequence[str]:
         raise Failure(str(e)) from e
     except Exception as e:
         raise BrokenCode(e) from e
+
     if not any(registries.get_default_registry()._iter_handlers()):
         _complain_of_no_handlers(
             'No files and no modules are given, so there are no handlers: try kopf run --help.'
             if not paths and not modules
             else 'There are no handlers in these files and modules: nothing to do for the operator.'
         )
+
     return names
 
 
@@ -292,6 +299,7 @@ def operate(
     if _is_process():
         stopping.end_with_operator()
         _calm_collector()
+
     given = {field.name: getattr(controls, field.name) for field in dataclasses.fields(controls)}
     with _event_loop(given.pop('loop')) as loop:
         interruption.check()
@@ -366,6 +374,7 @@ def _default_registry(registry: 'registries.OperatorRegistry | None') -> Iterato
     if registry is None:
         yield
         return
+
     from kopf._core.intents import registries
 
     previous = registries.get_default_registry()
@@ -386,6 +395,7 @@ def _event_loop(loop: 'asyncio.AbstractEventLoop | None') -> Iterator['asyncio.A
     if loop is not None:
         yield loop
         return
+
     with asyncio.Runner(
         debug=click.get_current_context().params['debug'] or None,
         loop_factory=threads.choose_loop_factory(),

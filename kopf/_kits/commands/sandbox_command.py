@@ -84,7 +84,8 @@ class Signals:
 
         If the first signal was received before, its callback is called immediately.
         """
-        self._on_first, self._on_next = on_first, on_next
+        self._on_first = on_first
+        self._on_next = on_next
         if self.is_caught:
             on_first()
 
@@ -126,7 +127,8 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
     metavar='FILE',
     callback=_refuse_empty,
     shell_complete=options.complete_paths,
-    help='Manifests to begin with: a file, a directory, or - for the standard input. Can be repeated.',
+    help='Manifests to begin with: a file, a directory, or - for the standard input. Can be '
+    'repeated.',
 )
 @options.option('--rbac', is_flag=True, help='Allow only what the roles and their bindings grant.')
 @options.option(
@@ -139,7 +141,8 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
 @options.option(
     '--workloads',
     is_flag=True,
-    help='Let deployments roll out, jobs complete, and pods become ready on nodes that do not exist.',
+    help='Let deployments roll out, jobs complete, and pods become ready on nodes that do not '
+    'exist.',
 )
 @options.option(
     '--tls/--no-tls', default=True, show_default='HTTPS', help='Serve HTTPS or plain HTTP.'
@@ -190,9 +193,11 @@ async def _serve(host: 'hosting.Host', signals: Signals, *, quiet: bool) -> None
     """Serve until a signal."""
     import asyncio
 
-    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
     signals.stop_by(lambda: loop.call_soon_threadsafe(stopping.set), host.abandon)
     await host.start()
+
     try:
         if not quiet and not signals.is_caught:
             click.echo(
@@ -214,6 +219,7 @@ def _catch_signals() -> Iterator[Signals]:
         if number != getattr(signal, 'SIGHUP', None) or signal.getsignal(number) != signal.SIG_IGN
     ]
     previous = {number: signal.signal(number, signals.handle) for number in caught}
+
     try:
         yield signals
     finally:

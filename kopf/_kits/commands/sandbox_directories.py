@@ -26,16 +26,20 @@ class Directory:
     """A directory that belongs to this process until it is removed."""
 
     def __init__(self, path: pathlib.Path, lock: int | None = None) -> None:
-        self.path, self._lock = path, lock
+        self.path = path
+        self._lock = lock
         self._is_removed = False
 
     def remove(self) -> None:
         """Remove the directory. Can be called from any thread, and more than once."""
         if self._is_removed:
             return  # the next owner may have created it again
+
         self._is_removed = True
         shutil.rmtree(self.path, ignore_errors=True)
-        lock, self._lock = self._lock, None
+        lock = self._lock
+        self._lock = None
+
         if lock is not None:
             with contextlib.suppress(OSError):
                 os.close(lock)
@@ -68,6 +72,7 @@ def take_directory(path: pathlib.Path) -> Directory:
     except BaseException:
         os.close(lock)
         raise
+
     return Directory(path, lock)
 
 
@@ -92,4 +97,5 @@ def _hold(descriptor: int) -> None:
         import fcntl
     except ImportError:  # no such locks on this system
         raise OSError('Directories cannot be held.') from None
+
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

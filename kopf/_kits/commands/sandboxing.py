@@ -112,6 +112,7 @@ def _choose_port(port: int) -> int:
         except OSError:
             logger.info('The usual port of the sandbox, %d, is busy: another one is taken.', port)
             return 0
+
     return port
 
 
@@ -123,11 +124,12 @@ def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     except OSError:
         directory = sandbox_directories.make_directory()
         logger.warning(
-            'The usual directory for the kubeconfig, %s, is in use by another sandbox, or is not private: '
-            'it is %s this time.',
+            'The usual directory for the kubeconfig, %s, is in use by another sandbox, or is not '
+            'private: it is %s this time.',
             path,
             directory.path,
         )
+
     try:
         with stopping.sudden_exit(directory.remove):
             yield directory.path
@@ -216,7 +218,8 @@ def applied(
         yield controls
         return
 
-    is_ready, is_over = threading.Event(), threading.Event()
+    is_ready = threading.Event()
+    is_over = threading.Event()
 
     def apply() -> None:
         is_ready.wait()

@@ -32,7 +32,8 @@ class Breakage:
 
 def compare_crds(old: Raw, new: Raw) -> list[Breakage]:
     """List the incompatible changes between two definitions of one resource."""
-    before, after = old.get('spec') or {}, new.get('spec') or {}
+    before = old.get('spec') or {}
+    after = new.get('spec') or {}
     found = [
         Breakage('', path, f'{_dig(before, path)} is now {_dig(after, path)}')
         for path in ('group', 'scope', 'names.kind', 'names.plural')
@@ -49,6 +50,7 @@ def _compare_versions(old: Raw, new: Raw | None) -> Iterator[Breakage]:
     if new is None:
         yield Breakage(name, '', 'the version is removed')
         return
+
     if old.get('served') and not new.get('served'):
         yield Breakage(name, '', 'the version is not served')
     for subresource in {*(old.get('subresources') or {})} - {*(new.get('subresources') or {})}:
@@ -74,9 +76,11 @@ def compare_schemas(old: Raw, new: Raw, path: str = '') -> Iterator[tuple[str, s
     if types[0] != types[1] and types[1] != 'any' and types not in _WIDER_TYPES:
         yield path, f'the type {types[0]} is now {types[1]}'
         return  # nothing of the rest can be compared
+
     for check in _CHECKS:
         for problem in check(old, new):
             yield path, problem
+
     yield from _compare_fields(old, new, path)
     for key, mark in (('items', '[]'), ('additionalProperties', '{}')):
         if isinstance(old.get(key), Mapping) and isinstance(new.get(key), Mapping):
@@ -84,13 +88,16 @@ def compare_schemas(old: Raw, new: Raw, path: str = '') -> Iterator[tuple[str, s
 
 
 def _compare_fields(old: Raw, new: Raw, path: str) -> Iterator[tuple[str, str]]:
-    before, after = old.get('properties') or {}, new.get('properties') or {}
+    before = old.get('properties') or {}
+    after = new.get('properties') or {}
     is_open = bool(new.get(structural.PRESERVE) or new.get('additionalProperties'))
+
     for name in before:
         if name in after:
             yield from compare_schemas(before[name], after[name], f'{path}.{name}')
         elif not is_open:
             yield f'{path}.{name}', 'the field is removed'
+
     required = [
         name for name in new.get('required') or () if name not in (old.get('required') or ())
     ]
@@ -105,6 +112,7 @@ def _check_enum(old: Raw, new: Raw) -> Iterator[str]:
     if 'enum' not in old:
         yield f'only {_list(new["enum"])} are accepted'
         return
+
     removed = [value for value in old['enum'] if value not in new['enum']]
     if removed:
         yield f'{_list(removed)} are not accepted'

@@ -92,10 +92,12 @@ def crd(  # noqa: PLR0913  # there are as many arguments as there are options
         )
         setattr(own, resource_types.ATTRIBUTE, declaration)
         setattr(own, MANIFEST, staticmethod(lambda: build_crd(declaration.name)))
+
         try:
             build_version(own)
         except NameError:
             pass  # refers to classes that are defined below
+
         resource_types.register(own, declaration)
         return typing.cast(_Class, own)
 
@@ -141,6 +143,7 @@ def build_crd(name: str) -> dict[str, Any]:
             f'{name}: exactly one version is stored; here: {found}. '
             f'Add storage=False to @kopf.crd of the others.'
         )
+
     main = _get(stored[0])
     _check_consistency(main, classes)
     names = {
@@ -151,6 +154,7 @@ def build_crd(name: str) -> dict[str, Any]:
         'shortNames': list(main.short_names),
         'categories': list(main.categories),
     }
+
     return {
         'apiVersion': API_VERSION,
         'kind': 'CustomResourceDefinition',
@@ -179,9 +183,10 @@ def build_version(cls: type) -> dict[str, Any]:
     declaration = _get(cls)
     if not any(field.name not in conversions.OWN_FIELDS for field in _list_fields(cls)):
         raise CRDError(
-            f'{cls.__name__} has no fields. Add the stanzas of its objects, such as spec. If it has '
-            f'them, put @kopf.crd above the decorator that makes it a dataclass.'
+            f'{cls.__name__} has no fields. Add the stanzas of its objects, such as spec. If it '
+            'has them, put @kopf.crd above the decorator that makes it a dataclass.'
         )
+
     conversions.set_naming(cls, declaration.naming)
     schema = _build_schema(cls)
     columns = list(_take_columns(schema, '', cls.__name__))
@@ -200,10 +205,12 @@ def build_version(cls: type) -> dict[str, Any]:
     if declaration.selectable:
         paths = [_resolve(path, schema, cls, 'selectable=') for path in declaration.selectable]
         version['selectableFields'] = [{'jsonPath': path} for path in paths]
+
     subresources: dict[str, Any] = {'status': {}} if 'status' in properties else {}
     if declaration.scale:
         paths = [_resolve(path, schema, cls, 'scale=') for path in declaration.scale]
         subresources['scale'] = dict(zip(_SCALE_FIELDS, paths, strict=False))
+
     if subresources:
         version['subresources'] = subresources
     plain: dict[str, Any] = structural.to_plain(version)
@@ -239,6 +246,7 @@ def _take_columns(schema: Any, path: str, name: str) -> Iterator[dict[str, Any]]
         kind = 'date' if schema.get('format') == 'date-time' else schema.get('type')
         guessed = kind if kind in (*_COLUMN_TYPES, 'date') else 'string'
         yield {'type': guessed, **column, 'jsonPath': path}
+
     for key, child in (schema.get('properties') or {}).items():
         yield from _take_columns(child, f'{path}.{key}', name)
     for key in ('items', 'additionalProperties'):
@@ -256,6 +264,7 @@ def _resolve(path: str, schema: Mapping[str, Any], cls: type, option: str) -> st
                 f'{cls.__name__}: there is no field {path!r} for {option} '
                 f'Name it as in the API, e.g. spec.minSize.'
             )
+
     return '.' + path.lstrip('.')
 
 

@@ -102,6 +102,7 @@ class _Rewriter:
             self._references.append(name)
             raw = markers.merge_extras(dict(target), raw)
             path = title
+
         if len(raw.get('allOf') or ()) == 1:
             return self._inline({**raw.pop('allOf')[0], **raw}, path)
         return raw, path
@@ -111,6 +112,7 @@ class _Rewriter:
         key = 'anyOf' if 'anyOf' in raw else 'oneOf'
         if key not in raw or isinstance(raw.get('oneOf'), tuple):
             return
+
         options = self._flatten(raw.pop(key), path)
         if {'type': 'null'} in options:
             raw['nullable'] = True
@@ -136,6 +138,7 @@ class _Rewriter:
             flat += self._flatten(inner, path) if inner else [inlined]
             del self._references[depth:]
             _rewrite_constant(self, inlined, path)
+
         return flat
 
     def _rewrite_children(self, raw: Raw, path: str) -> None:
@@ -144,6 +147,7 @@ class _Rewriter:
                 name: self.rewrite(dict(child), f'{path}.{name}')
                 for name, child in raw['properties'].items()
             }
+
         for key, mark in (('items', '[]'), ('additionalProperties', '{}')):
             if isinstance(raw.get(key), Mapping):
                 raw[key] = self.rewrite(dict(raw[key]), f'{path}{mark}')
@@ -166,12 +170,14 @@ def _hoist(options: Sequence[Raw], path: str) -> Raw:
             'the API cannot tell these objects or values from each other. Use one class with '
             'optional fields, or structs with tags: class A(msgspec.Struct, tag=True).',
         )
+
     properties: Raw = {}
     for option in options:
         for name, child in option['properties'].items():
             known = properties.setdefault(name, child)
             if name != tag and known != child:
                 _refuse(path, f'{name!r} has different types for different tags. Rename it.')
+
     values = [value for option in options for value in option['properties'][tag]['enum']]
     properties[tag] = {'type': 'string', 'enum': sorted(values)}
     choices = tuple(
@@ -181,6 +187,7 @@ def _hoist(options: Sequence[Raw], path: str) -> Raw:
         }
         for option in options
     )
+
     return {'type': 'object', 'properties': properties, 'required': [tag], 'oneOf': choices}
 
 
@@ -188,6 +195,7 @@ def _find_tag(options: Sequence[Raw]) -> str | None:
     """Find the property that is required in all objects, with different constants."""
     if not all('properties' in option for option in options):
         return None
+
     for name in options[0]['properties']:
         tags = [dict(option['properties'].get(name) or {}) for option in options]
         for option, tag in zip(options, tags, strict=True):
@@ -197,6 +205,7 @@ def _find_tag(options: Sequence[Raw]) -> str | None:
         values = [tuple(tag.get('enum') or ()) for tag in tags]
         if all(len(value) == 1 for value in values) and len({*values}) == len(options):
             return str(name)
+
     return None
 
 
@@ -211,11 +220,13 @@ def _rewrite_nullable(_: object, raw: Raw, path: str) -> None:
         types = [name for name in raw['type'] if name != 'null']
         raw['nullable'] = 'null' in raw['type']
         raw['type'] = types[0] if len(types) == 1 else _refuse(path, f'several types: {types}.')
+
     if 'enum' in raw:
         # The server accepts no nulls in enumerations, but drops those of fields that are not
         # nullable.
         raw['enum'] = [value for value in raw['enum'] if value is not None]
         raw['nullable'] = False
+
     if 'default' in raw and raw['default'] is None:
         del raw['default']
     if not raw.get('nullable'):
@@ -229,6 +240,7 @@ def _rewrite_type(_: object, raw: Raw, path: str) -> None:
         if len(types) != 1:
             _refuse(path, 'its values are of different types. Use values of one type.')
         raw['type'] = types.pop()
+
     if raw.get(INT_OR_STRING):
         raw.pop('type', None)
     elif raw.get('type') == 'null':
@@ -247,7 +259,8 @@ def _rewrite_bounds(_: object, raw: Raw, path: str) -> None:
         if key in raw and stronger(raw[key], bound) != bound:
             del raw[exclusive]
         else:
-            raw[key], raw[exclusive] = bound, True
+            raw[key] = bound
+            raw[exclusive] = True
 
 
 def _rewrite_format(_: object, raw: Raw, path: str) -> None:
@@ -264,6 +277,7 @@ def _rewrite_object(_: object, raw: Raw, path: str) -> None:
     """Keep the unknown fields where any fields are possible."""
     if raw.get('type') != 'object':
         return
+
     additional = raw.get('additionalProperties', None if raw.get('properties') else True)
     is_open = additional is True or additional == {}
     if is_open and not raw.get(PRESERVE):

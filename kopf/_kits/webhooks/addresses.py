@@ -33,6 +33,7 @@ def choose_host(host: str | None, addr: str | None) -> str:
         return strip_brackets(host)
     if not addr:
         return LOCALHOST
+
     ip = parse_ip(addr)
     # All addresses of the machine: clients cannot connect to such an address.
     if ip is not None and ip.is_unspecified:

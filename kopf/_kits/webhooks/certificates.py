@@ -46,7 +46,9 @@ class Source:
     def __init__(
         self, given: server_options.ServerOptions, hostnames: Collection[str], build: Builder
     ) -> None:
-        self._options, self._hostnames, self._build = given, hostnames, build
+        self._options = given
+        self._hostnames = hostnames
+        self._build = build
 
     @property
     def has_files(self) -> bool:
@@ -67,6 +69,7 @@ class Source:
             return Identity(lambda: None, authority, contents)
         if self._options.certfile is not None:
             return self._use_files(authority, contents)
+
         shown = None if self._options.context is None else find_certificate(self._options.context)
         if self._options.context is not None and shown is not None:
             return self._use_context(self._options.context, shown, authority, contents)
@@ -99,6 +102,7 @@ class Source:
         """Save the authority to ``cadump``, if configured. Raises `CertificateError` on failure."""
         if self._options.cadump is None or authority is None:
             return
+
         path = pathlib.Path(self._options.cadump)
         try:
             _replace_file(path, authority)
@@ -116,12 +120,14 @@ class Source:
         return {name: path for name, path in given.items() if path is not None}
 
     def _use_files(self, authority: bytes | None, contents: Mapping[str, bytes]) -> Identity:
-        chain, key = self._options.certfile, self._options.pkeyfile
+        chain = self._options.certfile
+        key = self._options.pkeyfile
         assert chain is not None
         if key is None and b'PRIVATE KEY-----' not in contents['certfile']:
             raise server_options.CertificateError(
                 f'There is no private key in {_name("certfile", chain)}: add pkeyfile=.'
             )
+
         named = _name('certfile', chain) + (
             f' with {_name("pkeyfile", key)}' if key is not None else ''
         )
@@ -167,6 +173,7 @@ class Source:
             if fields is not None
             else None
         )
+
         return Identity(
             activate, authority, contents, renewal, self._find_problem(fresh, authority)
         )
@@ -197,7 +204,10 @@ class Source:
         if not is_authority(authority):
             return f'There are no certificates in {named}, or they are damaged.'
         if not is_trusted(context, authority):
-            return f'The certificate of the webhook server is not valid now, or is not signed by {named}.'
+            return (
+                'The certificate of the webhook server is not valid now, or is not signed '
+                f'by {named}.'
+            )
         return None
 
     def _load_verification(self, context: ssl.SSLContext) -> None:
@@ -210,6 +220,7 @@ class Source:
                 )
         elif given.verify_mode:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+
         if given.verify_mode is not None:
             context.verify_mode = given.verify_mode
         elif given.verifies and context.verify_mode is ssl.CERT_NONE:
@@ -231,11 +242,13 @@ def build_certificate(
     )
     if not hosts:
         raise ValueError('There are no host names to make a certificate for.')
+
     names = [host for host in hosts if addresses.parse_ip(host) is None]
     common = (names or hosts)[0][:_MAX_COMMON_NAME]
     profile = certificates.Profile(
         common, hosts=hosts, purpose=certificates.Purpose.SERVER, is_authority=True
     )
+
     try:
         pair = certificates.issue(profile, now or datetime.datetime.now(datetime.UTC)).export(
             password
@@ -246,6 +259,7 @@ def build_certificate(
             '(pip install cryptography). Or give it a certificate: certfile=, pkeyfile=. '
             'Or serve plain HTTP: insecure=True, which Kubernetes itself never uses.'
         ) from error
+
     return pair.certificate, pair.key
 
 
@@ -279,20 +293,24 @@ def is_trusted(context: ssl.SSLContext, authority: bytes) -> bool:
         client.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN
     ) & ~ssl.VERIFY_X509_STRICT
     client.load_verify_locations(cadata=authority.decode('ascii'))
+
     return _shake_hands(client, context) is not None
 
 
 def find_certificate(context: ssl.SSLContext) -> bytes | None:
     """Return the certificate (DER) that a server presents with this context, if any."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
     return _shake_hands(client, context)
 
 
 def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None:
     """Connect the contexts in memory; return the server's certificate (DER) if it is accepted."""
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    there = ssl.MemoryBIO()
+    back = ssl.MemoryBIO()
     caller = client.wrap_bio(back, there)
+
     try:
         answerer = server.wrap_bio(there, back, server_side=True)
     except ssl.SSLError as error:
@@ -300,6 +318,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None
             'The TLS of context= is of clients; make it for servers: '
             'ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).'
         ) from error
+
     for _ in range(_HANDSHAKE_STEPS):
         try:
             caller.do_handshake()
@@ -311,6 +330,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None
         # Including SSLWantReadError; other errors are seen by the client.
         with contextlib.suppress(ssl.SSLError):
             answerer.do_handshake()
+
     return None
 
 
@@ -364,7 +384,8 @@ def _read_fields(pem: bytes) -> x509_fields.CertificateFields | None:
 
 def _keep_certificates(pem: bytes) -> bytes:
     """Return only the certificates: the same file can contain a private key."""
-    begin, end = b'-----BEGIN CERTIFICATE-----', b'-----END CERTIFICATE-----'
+    begin = b'-----BEGIN CERTIFICATE-----'
+    end = b'-----END CERTIFICATE-----'
     blocks = [block.partition(end)[0] for block in pem.split(begin)[1:]]
     return b''.join(begin + block + end + b'\n' for block in blocks)
 

@@ -76,6 +76,7 @@ class Run:
             await self.configs.aclose()
         except RuntimeError:  # it is running now, and stops by itself
             await self._ended.wait()
+
         self._forget(self)
 
     async def wait(self, timeout: float | None = None) -> bool:

@@ -23,11 +23,9 @@ DELAYS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 CONNECTION_TIMEOUT = 10.0
 """Seconds for one attempt."""
 
-K3D_HOST, MINIKUBE_HOST, DOCKER_HOST = (
-    'host.k3d.internal',
-    'host.minikube.internal',
-    'host.docker.internal',
-)
+K3D_HOST = 'host.k3d.internal'
+MINIKUBE_HOST = 'host.minikube.internal'
+DOCKER_HOST = 'host.docker.internal'
 
 
 class ClusterDetector:
@@ -49,11 +47,13 @@ class ClusterDetector:
                 'There is no cluster to detect: it can be done only while an operator is running, '
                 'and only in its own tasks.'
             )
+
         names = await _read_names(await vault.select())
         host = choose_host(names)
         logger.debug(
             'The API server is known as %s; so, the host is %s.', ', '.join(sorted(names)), host
         )
+
         return host
 
 
@@ -66,6 +66,7 @@ def choose_host(names: Collection[str]) -> str | None:
             return MINIKUBE_HOST
         if name == 'docker-for-desktop':
             return DOCKER_HOST
+
     return None
 
 
@@ -73,9 +74,11 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
     _, info = selected
     if urllib.parse.urlsplit(info.server).scheme != 'https':
         return ()
+
     if isinstance(info, credentials.ConnectionInfo) and info.proxy_url is not None:
         logger.info('The API server is behind a proxy, so the kind of the cluster is not detected.')
         return ()
+
     for delay in itertools.chain(DELAYS, itertools.repeat(DELAYS[-1])):
         try:
             return x509_fields.read_der(await _fetch_certificate(info)).names
@@ -86,6 +89,7 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
                 error,
             )
         await asyncio.sleep(delay)
+
     raise AssertionError('the attempts are not limited')
 
 
@@ -95,9 +99,12 @@ async def _fetch_certificate(info: credentials.Credentials) -> bytes:
 
     Raises `OSError` if it cannot be obtained.
     """
-    context, name = _build_blind_context(), None
+    context = _build_blind_context()
+    name = None
     if isinstance(info, credentials.ConnectionInfo):
-        context, name = await asyncio.to_thread(info.as_ssl_context), info.tls_server_name
+        context = await asyncio.to_thread(info.as_ssl_context)
+        name = info.tls_server_name
+
     parts = urllib.parse.urlsplit(info.server)
     async with asyncio.timeout(CONNECTION_TIMEOUT):
         _, writer = await asyncio.open_connection(
@@ -117,5 +124,7 @@ def _build_blind_context() -> ssl.SSLContext:
     It is for ready-made sessions, which do not expose what they trust; only the names are needed.
     """
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+
     return context

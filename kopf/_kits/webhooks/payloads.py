@@ -57,7 +57,8 @@ class Budget:
     """The bytes of all requests in flight. Belongs to one event loop."""
 
     def __init__(self, limit: int) -> None:
-        self._limit, self._taken = limit, 0
+        self._limit = limit
+        self._taken = 0
         self._unfinished: dict[Payload, None] = {}  # in the order of their start
         self._changed = bells.Bell()  # rings when bytes are released
 
@@ -71,6 +72,7 @@ class Budget:
         """
         if (request.content_length or 0) > server_options.MAX_SIZE:
             raise make_size_refusal()
+
         payload = Payload(self, request.content_length or server_options.MAX_SIZE)
         self._unfinished[payload] = None
         try:
@@ -134,6 +136,7 @@ class Parsing:
                     await self._changed.wait()
         except TimeoutError:
             raise make_budget_refusal() from None
+
         self._taken += taken
         try:
             yield
@@ -146,7 +149,8 @@ class Payload:
     """The content of one request, with its part of the budget."""
 
     def __init__(self, budget: Budget, capacity: int) -> None:
-        self._budget, self._capacity = budget, capacity
+        self._budget = budget
+        self._capacity = capacity
         self._chunks: list[bytes] = []
         self._map: mmap.mmap | None = None
         self._timeout: asyncio.Timeout | None = None
@@ -159,6 +163,7 @@ class Payload:
             await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
             # Otherwise, aiohttp assumes that the response is already sent.
             request.writer.output_size = 0
+
         chunk = b''
         # Usually, the whole content is already here: no timeouts are needed, which are costly.
         if request.content.is_eof():
@@ -166,6 +171,7 @@ class Payload:
             if self._budget.take_nowait(len(chunk), self):
                 self.content = chunk
                 return
+
         try:
             async with asyncio.timeout(RECEIVING_TIMEOUT) as self._timeout:
                 self.content = await self._receive(request.content, chunk)
@@ -183,6 +189,7 @@ class Payload:
             await self._budget.take(len(chunk), self)
             self._write(chunk)
             chunk = b''
+
         if self._map is None:
             return b''.join(self._chunks)
         return self._map if len(self._map) == self.size else self._map[: self.size]

@@ -51,7 +51,9 @@ class ReviewEndpoint:
     """An HTTP endpoint that answers requests concurrently, by calling the function."""
 
     def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:
-        self._fn, self._path, self._budget = fn, path, budget
+        self._fn = fn
+        self._path = path
+        self._budget = budget
         self._parsing = payloads.Parsing()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
@@ -68,6 +70,7 @@ class ReviewEndpoint:
                 http.HTTPStatus.INTERNAL_SERVER_ERROR,
                 'The review has failed in an unexpected way. See the logs of the operator.',
             )
+
         return web.Response(body=body, content_type='application/json')
 
     async def _review(self, request: web.BaseRequest) -> bytes:
@@ -92,12 +95,15 @@ class ReviewEndpoint:
         except LookupError as error:
             message = f'There are no webhooks outside of {self._path}/.'
             raise payloads.Refusal(http.HTTPStatus.NOT_FOUND, message) from error
+
         if request.method != 'POST':
             message = 'Only admission reviews are served here, by POST.'
             raise payloads.Refusal(http.HTTPStatus.METHOD_NOT_ALLOWED, message)
+
         if request.headers.get('Content-Encoding', 'identity').lower() != 'identity':
             message = 'Compressed reviews are not accepted: send JSON with no Content-Encoding.'
             raise payloads.Refusal(http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+
         return webhook
 
 
@@ -111,6 +117,7 @@ def _parse_review(content: payloads.Content) -> dict[str, Any]:
     except ValueError as error:
         message = 'The request must be an AdmissionReview in JSON, but it is not JSON.'
         raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, message) from error
+
     if not isinstance(review, dict):
         raise payloads.Refusal(
             http.HTTPStatus.BAD_REQUEST, 'The request must be an AdmissionReview: a JSON object.'

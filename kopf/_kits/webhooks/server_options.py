@@ -161,24 +161,47 @@ def _iter_wrong_values(options: ServerOptions) -> Iterator[str]:
     if options.port is not None and not 0 <= options.port <= 65535:
         yield f'port= must be of 1 to 65535, or 0 or None for a random one, not {options.port}'
     if options.host and not _is_host(options.host):
-        yield f'host= must be only a name or an address, not {options.host!r}; there are port= and path= for the rest'
+        yield (
+            f'host= must be only a name or an address, not {options.host!r}; there are '
+            'port= and path= for the rest'
+        )
+
     if options.addr and not _is_host(options.addr):
-        yield f'addr= must be only a name or an address, not {options.addr!r}; there are port= and path= for the rest'
+        yield (
+            f'addr= must be only a name or an address, not {options.addr!r}; there are '
+            'port= and path= for the rest'
+        )
+
     if options.path and any(mark in options.path for mark in '?#'):
-        yield f'path= must have no queries and fragments, as Kubernetes does not permit them, not {options.path!r}'
+        yield (
+            'path= must have no queries and fragments, as Kubernetes does not permit them, '
+            f'not {options.path!r}'
+        )
+
     if math.isnan(options.file_check_interval) or options.file_check_interval <= 0:
         yield f'file_check_interval= must be above zero, not {options.file_check_interval}'
     if options.inflight_bytes < MAX_SIZE:
-        yield f'inflight_bytes= must be {MAX_SIZE} or more, or large reviews never fit, not {options.inflight_bytes}'
+        yield (
+            f'inflight_bytes= must be {MAX_SIZE} or more, or large reviews never fit, not '
+            f'{options.inflight_bytes}'
+        )
 
 
 def _iter_conflicts(options: ServerOptions) -> Iterator[str]:
     certificates = ('certfile', 'pkeyfile', 'context')
     given = [f'{name}=' for name in certificates if getattr(options, name) is not None]
     if options.insecure and given:
-        yield f'insecure=True means plain HTTP with no certificates, but there is {", ".join(given)}: leave either'
+        yield (
+            'insecure=True means plain HTTP with no certificates, but there is '
+            f'{", ".join(given)}: leave either'
+        )
+
     if options.insecure and (options.verifies or options.verify_mode):
-        yield 'insecure=True means plain HTTP with no certificates, so the clients cannot be verified: leave either'
+        yield (
+            'insecure=True means plain HTTP with no certificates, so the clients cannot be '
+            'verified: leave either'
+        )
+
     if options.pkeyfile is not None and options.certfile is None:
         yield 'pkeyfile= is the key of a certificate, but there is no certfile=: add it'
     if options.cadata is not None and options.cafile is not None:

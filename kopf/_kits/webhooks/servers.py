@@ -154,6 +154,7 @@ class WebhookServer(contexts.WebhookContextManager):
             path,
         )
         renewals = _Renewals(listener, source, run, given.file_check_interval)
+
         try:
             listener.use(identity.activate())
             await asyncio.to_thread(source.dump, identity.authority)
@@ -214,7 +215,10 @@ class _Renewals:
         run: contexts.Run,
         interval: float,
     ) -> None:
-        self._listener, self._source, self._run, self._interval = listener, source, run, interval
+        self._listener = listener
+        self._source = source
+        self._run = run
+        self._interval = interval
         self._now = clocks.Clock()
         self._failures: set[str] = set()  # already logged
 
@@ -248,21 +252,25 @@ class _Renewals:
         except server_options.WebhookServerError as error:
             self._complain(error)
             return False
+
         self._failures.clear()
         logger.info('The certificate of the webhook server is replaced.')
         try:
             await asyncio.to_thread(self._source.dump, renewed.authority)
         except server_options.WebhookServerError as error:
             logger.error('%s The new certificate is used nevertheless.', error)
+
         return True
 
     def _complain(self, error: Exception) -> None:
         """Log the failure, each one only once: the renewal is retried."""
         if str(error) not in self._failures:
             logger.error(
-                'The certificate of the webhook server cannot be replaced; the old one is used for now: %s',
+                'The certificate of the webhook server cannot be replaced; the old one is used '
+                'for now: %s',
                 error,
             )
+
         self._failures.add(str(error))
 
     async def _pause(self, delay: float | None) -> bool:
@@ -307,8 +315,9 @@ async def _bind(addr: str | None, port: int) -> list[socket.socket]:
         return await sockets.bind(addresses.strip_brackets(addr) if addr else None, port)
     except OSError as error:
         raise server_options.WebhookServerError(
-            f'The webhook server cannot listen at addr={addr!r}, port={port}: {error.strerror or error}. '
-            f'Is it an address of this machine, is the port free, and are you permitted to use it?'
+            f'The webhook server cannot listen at addr={addr!r}, port={port}: '
+            f'{error.strerror or error}. Is it an address of this machine, is the port free, and '
+            'are you permitted to use it?'
         ) from error
 
 

@@ -107,6 +107,7 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
             )
         else:
             server = WebhookNgrokTunnel(addr=self.addr, port=self.port, path=self.path)
+
         async with contextlib.aclosing(server._serve(fn, run)) as configs:
             async for config in configs:
                 yield config
@@ -119,15 +120,14 @@ class _Ngrok:
         self, token: str | None, region: str | None, binary: server_options.FilePath | None
     ) -> None:
         try:
-            conf, ngrok = (
-                importlib.import_module('pyngrok.conf'),
-                importlib.import_module('pyngrok.ngrok'),
-            )
+            conf = importlib.import_module('pyngrok.conf')
+            ngrok = importlib.import_module('pyngrok.ngrok')
         except ImportError as error:
             raise server_options.MissingLibraryError(
                 "The webhook tunnel needs the library 'pyngrok' (pip install pyngrok). "
                 'Or use a server that the cluster can reach, e.g. kopf.WebhookServer().'
             ) from error
+
         chosen = {
             'auth_token': token,
             'region': region,
@@ -151,8 +151,10 @@ class _Ngrok:
         )
         url = await asyncio.shield(self._connecting)
         logger.info(
-            'The tunnel is open, and is public: anyone who knows its URL can make requests to the handlers.'
+            'The tunnel is open, and is public: anyone who knows its URL can make requests to the '
+            'handlers.'
         )
+
         return url
 
     async def disconnect(self) -> None:
@@ -181,6 +183,7 @@ class _Ngrok:
             raise server_options.WebhookServerError(
                 f'The tunnel of ngrok cannot be opened: {text}'
             ) from None
+
         return str(tunnel.public_url).replace('http://', 'https://', 1)
 
     def _disconnect(self, url: str) -> None:

@@ -9,7 +9,11 @@ import datetime
 import functools
 from collections.abc import Iterator
 
-_SEQUENCE, _OCTETS, _UTC_TIME, _TIME, _VERSION = 0x30, 0x04, 0x17, 0x18, 0xA0
+_SEQUENCE = 0x30
+_OCTETS = 0x04
+_UTC_TIME = 0x17
+_TIME = 0x18
+_VERSION = 0xA0
 _TEXTS = frozenset({0x0C, 0x13, 0x16, 0x82})  # UTF-8, printable, IA5 (as ASCII), and DNS names
 _CONSTRUCTED = 0x20
 
@@ -41,7 +45,8 @@ def read_pem(pem: bytes) -> CertificateFields:
     """Read the first certificate in PEM, the holder's own. Raises `ValueError` if there is none."""
     import ssl
 
-    begin, end = pem.find(b'-----BEGIN CERTIFICATE-----'), pem.find(b'-----END CERTIFICATE-----')
+    begin = pem.find(b'-----BEGIN CERTIFICATE-----')
+    end = pem.find(b'-----END CERTIFICATE-----')
     if not 0 <= begin < end:
         raise ValueError('There are no certificates in PEM.')
     return read_der(
@@ -62,13 +67,16 @@ def read_der(der: bytes) -> CertificateFields:
         )
     except (IndexError, StopIteration, RecursionError) as error:
         raise ValueError('It is not a certificate.') from error
+
     return CertificateFields(names, since, until, is_self_signed=issuer.whole == subject.whole)
 
 
 def _split(der: bytes) -> Iterator[_Element]:
     position = 0
     while position < len(der):
-        tag, size, begin = der[position], der[position + 1], position + 2
+        tag = der[position]
+        size = der[position + 1]
+        begin = position + 2
         if size & 0x80:
             width = size & 0x7F
             size = int.from_bytes(der[begin : begin + width], 'big')

@@ -57,6 +57,7 @@ def choose_version(hook: matching.Hook) -> str:
     for version in hook.versions:
         if version in VERSIONS:
             return version
+
     raise CallError(
         f'could not create admission objects: webhook does not accept known {KIND} versions '
         f'({", ".join(VERSIONS)})'
@@ -87,12 +88,14 @@ def build_review(
         'dryRun': request.dry_run,
         'options': attempt.options,
     }
+
     if is_of_resource(attempt.subject, request.resource):
         asked['kind'] = {
             'group': resource.group,
             'version': resource.version,
             'kind': resource.kind,
         }
+
     optional = ('subResource', 'requestSubResource', 'name', 'namespace')
     present = {key: value for key, value in asked.items() if value or key not in optional}
     return {'kind': KIND, 'apiVersion': f'{GROUP}/{version}', 'request': present}
@@ -121,6 +124,7 @@ def parse_answer(raw: bytes, review: Mapping[str, Any], *, is_mutating: bool) ->
     response = answer.get('response')
     if response is None:
         raise CallError('received invalid webhook response: webhook response was absent')
+
     _check_types(response, version)
     if version == 'v1':
         _check_strictly(answer, review, is_mutating=is_mutating)
@@ -136,10 +140,13 @@ def parse_answer(raw: bytes, review: Mapping[str, Any], *, is_mutating: bool) ->
 def build_denial(hook: matching.Hook, verdict: Verdict) -> errors.ApiError:
     """Build the error for a request that a webhook has denied."""
     status = verdict.status
-    code, reason, message = status.get('code'), status.get('reason'), status.get('message')
+    code = status.get('code')
+    reason = status.get('reason')
+    message = status.get('message')
     denied = f'admission webhook {_quote(hook.name)} denied the request'
     explanation = f': {message or reason}' if message or reason else ' without explanation'
     details = status.get('details')
+
     return errors.ApiError(
         code if isinstance(code, int) and code >= 400 else 400,
         str(reason or ''),
@@ -153,17 +160,21 @@ def _decode(raw: bytes, version: str) -> dict[str, Any]:
         answer = jsons.loads(raw)
     except ValueError:
         answer = ''  # the API parses it as YAML, where almost any text is a string
+
     if not isinstance(answer, dict):
         raise CallError(f'failed to call webhook: {describe_undecodable(answer)}')
+
     own = answer.get('apiVersion') or f'{GROUP}/{version}', answer.get('kind') or KIND
     if own not in [(f'{GROUP}/{known}', KIND) for known in VERSIONS]:
         raise CallError(f'failed to call webhook: {errors.describe_unknown_kind(own[1], own[0])}')
+
     if own[0] != f'{GROUP}/{version}':
         other = own[0].rpartition('/')[2]
         raise CallError(
             f'failed to call webhook: converting ({other}.{KIND}) to ({version}.{KIND}): '
             f'unknown conversion'
         )
+
     return answer
 
 
@@ -175,12 +186,14 @@ def describe_undecodable(answer: Any) -> str:
 def _check_types(response: Any, version: str) -> None:
     if not isinstance(response, dict):
         raise _mismatch(response, 'AdmissionReview.response', f'{version}.AdmissionResponse')
+
     for field, cls, name in _FIELDS:
         value = response.get(field)
         if value is not None and not isinstance(value, cls):
             raise _mismatch(
                 value, f'AdmissionResponse.response.{field}', name.format(version=version)
             )
+
     for warning in response.get('warnings') or ():
         if not isinstance(warning, str):
             raise _mismatch(warning, 'AdmissionResponse.response.warnings', 'string')
@@ -188,16 +201,18 @@ def _check_types(response: Any, version: str) -> None:
 
 def _mismatch(value: Any, field: str, name: str) -> CallError:
     return CallError(
-        f'failed to call webhook: json: cannot unmarshal {go_format.json_type(value)} into Go struct field '
-        f'{field} of type {name}'
+        f'failed to call webhook: json: cannot unmarshal {go_format.json_type(value)} into Go '
+        f'struct field {field} of type {name}'
     )
 
 
 def _check_strictly(
     answer: Mapping[str, Any], review: Mapping[str, Any], *, is_mutating: bool
 ) -> None:
-    response, uid = answer['response'], review['request']['uid']
-    patch, patch_type = response.get('patch'), response.get('patchType')
+    response = answer['response']
+    uid = review['request']['uid']
+    patch = response.get('patch')
+    patch_type = response.get('patchType')
     group, version = kinds.split_api_version(answer.get('apiVersion'))
     problems = (
         (
@@ -224,6 +239,7 @@ def _check_strictly(
             'validating webhook may not return response.patchType',
         ),
     )
+
     for is_wrong, text in problems:
         if is_wrong:
             raise CallError(f'received invalid webhook response: {text}')
@@ -235,23 +251,28 @@ def _decode_patch(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         text = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
         raise CallError('failed to call webhook: illegal base64 data at input byte 0') from error
+
     if not text:
         return ()
+
     try:
         operations = parsing.parse_json(text)
     except ValueError as error:
         raise _undecodable(str(error)) from error
+
     if operations is not None and not isinstance(operations, list):
         raise _undecodable(
             f'json: cannot unmarshal {go_format.json_type(operations)} into Go value of type '
             f'jsonpatch.Patch'
         )
+
     for operation in operations or ():
         if not isinstance(operation, dict):
             raise _undecodable(
                 f'json: cannot unmarshal {go_format.json_type(operation)} into Go value of type '
                 f'jsonpatch.Operation'
             )
+
     if operations and response.get('patchType') not in (None, 'JSONPatch'):
         raise CallError(f'unsupported patch type {_quote(response["patchType"])}')
     return tuple(operations or ())

@@ -52,7 +52,9 @@ class Gate:
         caller: webhook_client.Caller | None = None,
         convert: Conversion | None = None,
     ) -> None:
-        self._store, self._catalog, self._new_id = store, catalog, new_id
+        self._store = store
+        self._catalog = catalog
+        self._new_id = new_id
         self._caller = caller or webhook_client.Caller(webhook_client.Services())
         self._convert = convert
         self.services = self._caller.services
@@ -79,6 +81,7 @@ class Gate:
         """
         if not self._store.shelf(MUTATING).keys:
             return new
+
         attempt = matching.Attempt(request, operation, new, old, build_options(request, operation))
         return await self._mutate(attempt) or new
 
@@ -100,6 +103,7 @@ class Gate:
         """
         if self._is_idle():
             return
+
         attempt = matching.Attempt(
             request, operation, new, old, build_options(request, operation, options)
         )
@@ -112,6 +116,7 @@ class Gate:
         called = [(hook, resource) for hook, resource in matched if resource is not None]
         if not called:
             return
+
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
@@ -119,11 +124,13 @@ class Gate:
                 )
                 for hook, resource in called
             ]
+
         outcomes = [task.result() for task in tasks]
         for outcome in outcomes:
             request.warnings.extend(
                 outcome.warnings if isinstance(outcome, admission_review.Verdict) else ()
             )
+
         for (hook, _), outcome in zip(called, outcomes, strict=True):
             if isinstance(outcome, errors.ApiError):
                 raise outcome
@@ -143,7 +150,9 @@ class Gate:
 
     async def _mutate(self, attempt: matching.Attempt) -> dict[str, Any] | None:
         configured = self._list_hooks(MUTATING, attempt.request)
-        recalls, original = _Recalls(), attempt.new
+        recalls = _Recalls()
+        original = attempt.new
+
         for is_again in (False, True):
             for hook in configured:
                 if is_again and hook.id not in recalls.due:
@@ -153,6 +162,7 @@ class Gate:
                     recalls.require_again()
                     attempt = dataclasses.replace(attempt, new=changed)
                 recalls.remember(hook)
+
         return original if attempt.new == original else attempt.new
 
     async def _mutate_once(
@@ -161,10 +171,12 @@ class Gate:
         resource = self._match(hook, attempt)
         if resource is None:
             return attempt.new
+
         recalls.called.add(hook.id)
         verdict = await self._consult(hook, resource, attempt, is_mutating=True)
         if verdict is None:
             return attempt.new
+
         attempt.request.warnings.extend(verdict.warnings)
         if not verdict.allowed:
             raise admission_review.build_denial(hook, verdict)
@@ -186,11 +198,13 @@ class Gate:
                 f'admission webhook "{hook.name}" attempted to modify the object, which is not '
                 f'supported for this operation'
             )
+
         patched = json_patch.apply_operations(seen, verdict.operations)
         if not isinstance(patched, dict):
             raise errors.internal(
                 "couldn't get version/kind; json parse error: the patched object is not an object"
             )
+
         changed = await self._view(patched, resource, source) or patched
         return attempt.new if changed == attempt.new else changed
 
@@ -226,6 +240,7 @@ class Gate:
         """Call a webhook; return ``None`` if it failed and its policy is to ignore failures."""
         if attempt.request.dry_run and hook.side_effects not in ('None', 'NoneOnDryRun'):
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+
         try:
             version = admission_review.choose_version(hook)
             review = admission_review.build_review(attempt, resource, self._new_id(), version)
@@ -250,6 +265,7 @@ class Gate:
         resource = matching.match(hook, attempt, self._catalog, self._find_labels)
         if resource is None or not hook.conditions or not availability.is_available():
             return resource
+
         from kopf._sandbox.admission import match_conditions, policies  # only if there are any
 
         conditions = match_conditions.parse_conditions(hook.conditions)
@@ -262,6 +278,7 @@ class Gate:
             raise errors.forbidden(
                 request.resource.group, request.resource.plural, attempt.name, str(error)
             ) from error
+
         return resource if is_met else None
 
     def _find_labels(self, namespace: str) -> Mapping[str, str] | None:
@@ -303,10 +320,12 @@ def build_options(
             ('gracePeriodSeconds', 'preconditions', 'orphanDependents', 'propagationPolicy'),
         )
     )
+
     if operation == 'DELETE':
         if query.get('gracePeriodSeconds', '').isdigit():
             options['gracePeriodSeconds'] = int(query['gracePeriodSeconds'])
         options.update(_select(query, ('propagationPolicy',)))
+
     if request.dry_run:
         options['dryRun'] = ['All']
     if operation != 'DELETE':

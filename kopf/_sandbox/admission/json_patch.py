@@ -29,19 +29,24 @@ def apply_operations(body: dict[str, Any], operations: Iterable[Mapping[str, Any
 
 def explain(body: Any, operation: Mapping[str, Any]) -> str:
     """Return the API's message about an operation that does not fit the object."""
-    kind, path = operation.get('op'), operation.get('path')
+    kind = operation.get('op')
+    path = operation.get('path')
     if kind not in _OPERATIONS:
         return f'Unexpected kind: {kind if isinstance(kind, str) else "unknown"}'
     if not isinstance(path, str):
         return f'{kind} operation failed to decode path: {_MISSING}'
     if kind in ('move', 'copy'):
         return _explain_transfer(body, operation, str(kind), path)
+
     parent = _find(body, path.split('/')[1:-1]) if path else None
     if not isinstance(parent, dict | list):
         return _explain_missing_parent(str(kind), path)
     if kind == 'test':
         return f'testing value {path} failed: test failed'
-    return f"error in {'add' if kind == 'add' else 'remove'} for path: '{path}': {_explain_key(parent, path)}"
+    return (
+        f"error in {'add' if kind == 'add' else 'remove'} for path: '{path}': "
+        f'{_explain_key(parent, path)}'
+    )
 
 
 def _explain_missing_parent(kind: str, path: str) -> str:
@@ -59,9 +64,11 @@ def _explain_transfer(body: Any, operation: Mapping[str, Any], kind: str, path: 
     source = operation.get('from')
     if not isinstance(source, str):
         return f'{kind} operation failed to decode from: operation, missing from field: {_MISSING}'
+
     parent = _find(body, source.split('/')[1:-1]) if source else None
     if not isinstance(parent, dict | list):
         return f'{kind} operation does not apply: doc is missing from path: {source}: {_MISSING}'
+
     key = _unescape(source.rpartition('/')[2])
     if isinstance(parent, list) or (kind == 'move' and key not in parent):
         return f"error in {kind} for path: '{key}': {_explain_key(parent, source)}"
@@ -73,7 +80,10 @@ def _explain_key(parent: Any, path: str) -> str:
     if isinstance(parent, dict):
         return f'Unable to remove nonexistent key: {key}: {_MISSING}'
     if not _INDEX.fullmatch(key):
-        return f'value was not a proper array index: \'{key}\': strconv.Atoi: parsing "{key}": invalid syntax'
+        return (
+            f"value was not a proper array index: '{key}': strconv.Atoi: parsing "
+            f'"{key}": invalid syntax'
+        )
     return f'Unable to access invalid index: {key}: invalid index referenced'
 
 
@@ -89,6 +99,7 @@ def _find(value: Any, keys: Iterable[str]) -> Any:
             value = value[int(key)]
         else:
             return None
+
     return value
 
 

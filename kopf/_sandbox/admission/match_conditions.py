@@ -58,6 +58,7 @@ def _build_request_type() -> cel_types.Type:
         'dryRun': cel_types.BOOL,
         'options': cel_types.DYN,
     }
+
     return cel_types.object_of('kubernetes.AdmissionRequest', fields)
 
 
@@ -92,7 +93,9 @@ def are_met(
                 return False
         except (values.EvaluationError, programs.CompilationError) as error:
             failures.append(f"expression '{condition.expression}' resulted in error: {error}")
+
     if failures:
         shown = failures[0] if len(failures) == 1 else f'[{", ".join(failures)}]'
         raise ConditionError(shown)
+
     return True

@@ -142,6 +142,7 @@ def match(
     resource = attempt.request.resource
     if not _match_object(hook, attempt):
         return None
+
     found = resource if _match_rules(hook, attempt, resource) else None
     if found is None and not hook.is_exact:
         found = _find_equivalent(hook, attempt, catalog)
@@ -184,9 +185,11 @@ def _match_namespace(hook: Hook, attempt: Attempt, labels_of: LabelsOf) -> bool:
     selector = hook.namespaces
     if not selector or not attempt.namespace:
         return True
+
     is_namespace = attempt.request.resource.home == NAMESPACES and not attempt.request.subresource
     if is_namespace and attempt.new is not None:
         return selector.matches(labels_in(attempt.new))
+
     labels = labels_of(attempt.namespace)
     if labels is None:
         raise errors.not_found('', 'namespaces', attempt.namespace)

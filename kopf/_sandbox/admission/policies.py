@@ -33,7 +33,8 @@ class Enforcer:
     """Evaluates the policies. It never awaits."""
 
     def __init__(self, store: memory.Storage, catalog: kinds.Catalog) -> None:
-        self._store, self._catalog = store, catalog
+        self._store = store
+        self._catalog = catalog
 
     def enforce(self, attempt: matching.Attempt) -> None:
         """Raise the API's error if a policy denies the request; add the warnings to it."""
@@ -58,10 +59,12 @@ class Enforcer:
                 raise build_denial(attempt, names, denial)
 
     def _judge(self, policy: _Body, binding: _Body, attempt: matching.Attempt) -> Iterator[Denial]:
-        spec, bound = _dig(policy, 'spec'), _dig(binding, 'spec')
+        spec = _dig(policy, 'spec')
+        bound = _dig(binding, 'spec')
         resource = self._match(spec.get('matchConstraints'), attempt)
         if resource is None or not self._is_bound(bound, attempt):
             return
+
         actions = frozenset(bound.get('validationActions') or ())
         fails_open = spec.get('failurePolicy') == 'Ignore'
         try:
@@ -80,10 +83,12 @@ class Enforcer:
             {**constraints, 'rules': constraints.get('resourceRules')}, 'policy'
         )
         excluded = matching.parse_hook({'rules': constraints.get('excludeResourceRules')}, '')
+
         if any(_is_named(item, attempt) for item in _exclude(constraints)):
             resource = attempt.request.resource
             if any(matching.match_rule(rule, attempt, resource) for rule in excluded.rules):
                 return None
+
         named = [_is_named(rule, attempt) for rule in constraints.get('resourceRules') or ()]
         if named and not any(named):
             return None
@@ -106,13 +111,16 @@ class Enforcer:
     def _find_params(
         self, spec: _Body, bound: _Body, attempt: matching.Attempt
     ) -> Sequence[Mapping[str, Any] | None]:
-        kind, ref = spec.get('paramKind'), bound.get('paramRef')
+        kind = spec.get('paramKind')
+        ref = bound.get('paramRef')
         if not kind or not ref:
             return [None]
+
         group, version = kinds.split_api_version(kind.get('apiVersion'))
         resource = self._catalog.find_kind(group, version, str(kind.get('kind')))
         if resource is None:
             raise values.EvaluationError('failed to configure binding: paramKind is not served')
+
         namespace = str(ref.get('namespace') or attempt.namespace) if resource.namespaced else ''
         found = self._select_params(resource, ref, namespace)
         if not found and ref.get('parameterNotFoundAction') != 'Allow':
@@ -145,10 +153,12 @@ class Enforcer:
         data['namespaceObject'] = None if stored is None else stored.load()
         variables: dict[str, Any] = {}
         data['variables'] = variables
+
         for item in spec.get('variables') or ():
             variables[str(item['name'])] = interpreter.Lazy(
                 _make_calculation(str(item['name']), str(item['expression']), data)
             )
+
         return data
 
 
@@ -211,12 +221,14 @@ def _make_message(validation: _Body, data: Mapping[str, Any]) -> str:
     fallback = fallback or f'failed expression: {str(validation.get("expression")).strip()}'
     if not validation.get('messageExpression'):
         return fallback
+
     try:
         made = str(
             _compile(str(validation['messageExpression']), (cel_types.STRING,)).evaluate(data)
         ).strip()
     except values.EvaluationError:
         return fallback
+
     return made if made and '\n' not in made else fallback
 
 
@@ -232,6 +244,7 @@ def build_denial(
     error = errors.forbidden(resource.group, resource.plural, attempt.name, text)
     reason = denial.reason or 'Invalid'
     details = {**(error.details or {}), 'causes': [{'message': text}]}
+
     return errors.ApiError(_CODES.get(reason, _INVALID), reason, error.message, details=details)
 
 

@@ -27,15 +27,19 @@ def validate_policy(obj: Mapping[str, Any]) -> Problems:
     problems = check_conditions(spec.get('matchConditions') or (), 'spec.matchConditions', params)
     environment, found = _check_variables(spec.get('variables') or (), environment)
     problems += found
-    validations, notes = spec.get('validations') or (), spec.get('auditAnnotations') or ()
+    validations = spec.get('validations') or ()
+    notes = spec.get('auditAnnotations') or ()
+
     if not validations and not notes:
         problems.append(errors.required('spec.validations', _EMPTY))
         problems.append(errors.required('spec.auditAnnotations', _EMPTY))
+
     for index, validation in enumerate(validations):
         problems += _check_validation(validation, f'spec.validations[{index}]', environment)
     for index, note in enumerate(notes):
         path = f'spec.auditAnnotations[{index}].valueExpression'
         problems += check_expression(note.get('valueExpression'), path, environment, _NOTES)
+
     return problems
 
 
@@ -51,6 +55,7 @@ def _check_variables(
         path = f'spec.variables[{index}].expression'
         problems += check_expression(text, path, environment, ())
         fields[str(variable.get('name') or '')] = _find_type(text, environment)
+
     return _add_variables(environment, fields), problems
 
 
@@ -77,6 +82,7 @@ def _check_validation(
     if validation.get('messageExpression'):
         where = f'{path}.messageExpression'
         problems += check_expression(validation['messageExpression'], where, environment, _STRING)
+
     reason = validation.get('reason')
     if reason and reason not in _REASONS:
         problems.append(errors.not_supported(f'{path}.reason', reason, _REASONS))
@@ -93,6 +99,7 @@ def check_conditions(
         where = f'{path}[{index}].expression'
         if str(condition.get('expression') or '').strip():
             problems += check_expression(condition['expression'], where, environment, _BOOL)
+
     return problems
 
 
@@ -107,4 +114,5 @@ def check_expression(
     except programs.CompilationError as error:
         given = f' but got {error.given}' if error.given else ''
         return [errors.invalid_value(path, text, f'{error}{given}')]
+
     return []

@@ -44,7 +44,8 @@ _STATUS_TEXTS = {
     422: 'the server rejected our request due to an error in our request',
     429: 'the server has received too many requests and has asked us to try again later',
     503: 'the server is currently unable to handle the request',
-    504: 'the server was unable to return a response in the time allotted, but may still be processing the request',
+    504: 'the server was unable to return a response in the time allotted, but may still be '
+    'processing the request',
 }
 
 
@@ -78,7 +79,8 @@ class Caller:
 
     async def close(self) -> None:
         """Close all connections. The next call opens new ones."""
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         if session is not None:
             await session.close()
 
@@ -99,14 +101,17 @@ class Caller:
     async def _ask(self, hook: matching.Hook, url: str, review: Mapping[str, Any]) -> bytes:
         if hook.service is None:
             return await self._post(hook, url, url, review)
+
         endpoint = self.services.find(hook.service)
         if endpoint is None:
             raise _failed(url, f'service {json.dumps(hook.service.name)} not found')
+
         if isinstance(endpoint, str):
             query = urllib.parse.urlsplit(url).query
             return await self._post(
                 hook, url, f'{endpoint.rstrip("/")}{hook.service.path}?{query}', review
             )
+
         try:
             # A copy, as if it was received over the network: the function may modify it.
             shown = jsons.loads(jsons.dumps(review))
@@ -124,6 +129,7 @@ class Caller:
         trip = _Trip(
             address, jsons.dumps(review), context, host if address.startswith('https:') else None
         )
+
         try:
             try:
                 return await self._travel(trip)
@@ -212,6 +218,7 @@ def explain_certificate(error: Exception, host: str) -> str:
         problem = f'certificate is not valid for any names, but wanted to match {host}'
     else:
         problem = getattr(error, 'verify_message', '') or str(error)
+
     return f'tls: failed to verify certificate: x509: {problem}'
 
 
@@ -223,11 +230,13 @@ def explain_connection(error: Exception, address: str) -> str:
     host = parts.hostname or ''
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f'dial tcp: lookup {host}: no such host'
+
     if isinstance(error, aiohttp.ClientConnectorError):
         target = '127.0.0.1' if host == 'localhost' else f'[{host}]' if ':' in host else host
         return (
             f'dial tcp {target}:{parts.port or 443}: connect: {_explain_os_error(error.os_error)}'
         )
+
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
         return 'EOF'
     return str(error) or type(error).__name__
@@ -245,16 +254,20 @@ def _explain_status(status: int, raw: bytes) -> str:
         body = jsons.loads(raw)
     except ValueError:
         body = None
+
     if isinstance(body, dict) and body.get('kind') == 'Status' and body.get('message'):
         return str(body['message'])
+
     text = raw.decode('utf-8', 'replace').strip() or 'unknown'
     if status in (403, 406, 415):
         return text
     if status in _STATUS_TEXTS:
         return _STATUS_TEXTS[status]
+
     if status >= 500:
         quoted = json.dumps(text, ensure_ascii=False)
         return f'an error on the server ({quoted}) has prevented the request from succeeding'
+
     return f'the server responded with the status code {status} but did not return more information'
 
 
@@ -262,6 +275,7 @@ def _build_context(ca_bundle: str) -> ssl.SSLContext:
     """Build a TLS context that trusts the bundle as Go does: even a server's own certificate."""
     if not ca_bundle:
         return ssl.create_default_context()
+
     try:
         context = ssl.create_default_context(
             cadata=base64.b64decode(ca_bundle, validate=True).decode('ascii')
@@ -271,6 +285,7 @@ def _build_context(ca_bundle: str) -> ssl.SSLContext:
             'could not get REST client: unable to load root certificates: '
             'unable to parse bytes as PEM block'
         ) from error
+
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

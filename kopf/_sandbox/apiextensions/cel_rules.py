@@ -40,18 +40,22 @@ def _check_rule(rule: Raw, raw: Raw, path: str, place: Place) -> Problems:
         why = 'cel expression must evaluate to a bool' if error.given else str(error)
         yield _complain(rule, f'{path}.rule', why)
         return
+
     if compiled.is_transition and place.uncorrelatable:
         yield errors.invalid_value(
             f'{path}.rule',
             rule['rule'],
-            f'oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}',
+            'oldSelf cannot be used on the uncorrelatable portion of the schema within '
+            f'{place.uncorrelatable}',
         )
+
     if rule.get('optionalOldSelf') is not None and not compiled.is_transition:
         yield errors.invalid_value(
             f'{path}.optionalOldSelf',
             rule['optionalOldSelf'],
             'may not be set if oldSelf is not used in rule',
         )
+
     field = str(rule.get('fieldPath') or '')
     if field and not is_field(field, raw):
         yield errors.invalid_value(f'{path}.fieldPath', field, 'must be a valid path')
@@ -64,7 +68,8 @@ def _check_rule(rule: Raw, raw: Raw, path: str, place: Place) -> Problems:
 
 def is_field(path: str, raw: Raw) -> bool:
     """Return whether a path such as ``.a.b['c']`` leads to a field of the schema."""
-    position, node = 0, raw
+    position = 0
+    node = raw
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
@@ -74,7 +79,9 @@ def is_field(path: str, raw: Raw) -> bool:
             found = node.get('additionalProperties')
         if not isinstance(found, Mapping):
             return False
-        position, node = step.end(), found
+        position = step.end()
+        node = found
+
     return True
 
 

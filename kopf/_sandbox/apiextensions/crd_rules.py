@@ -87,9 +87,11 @@ def check_spec(spec: Mapping[str, Any]) -> Problems:
     shared = _find_shared(spec)
     yield from _check_group(text(spec, 'group'))
     yield from _check_choice('spec.scope', text(spec, 'scope'), ('Cluster', 'Namespaced'))
+
     for index, version in enumerate(versions_of(spec)):
         if mapping(version.get('schema')).get('openAPIV3Schema') is None:
             yield errors.required(f'spec.versions[{index}].schema.openAPIV3Schema')
+
     yield from _check_versions(spec, shared)
     yield from _check_version_set(spec, shared)
     yield from _check_names(mapping(spec.get('names')))
@@ -136,7 +138,8 @@ def _check_choice(path: str, value: str, options: Sequence[str]) -> Problems:
 
 def _check_versions(spec: Mapping[str, Any], shared: _Shared) -> Problems:
     for index, version in enumerate(versions_of(spec)):
-        path, name = f'spec.versions[{index}]', text(version, 'name')
+        path = f'spec.versions[{index}]'
+        name = text(version, 'name')
         if problems := naming.check_old_label(name):
             yield errors.invalid_value(f'{path}.name', name, ','.join(problems))
         for problem in _find_warning_problems(version):
@@ -150,9 +153,11 @@ def _find_warning_problems(version: Mapping[str, Any]) -> Iterator[str]:
     text = version.get('deprecationWarning')
     if not isinstance(text, str):
         return
+
     if not version.get('deprecated'):
         yield 'can only be set for deprecated versions'
         return
+
     if len(text.encode('utf-8', 'replace')) > 256:
         yield 'must be <= 256 characters long'
     if not text:
@@ -160,7 +165,10 @@ def _find_warning_problems(version: Mapping[str, Any]) -> Iterator[str]:
     bad = next((index for index, char in enumerate(text) if not char.isprintable()), None)
     if bad is not None:
         place = len(text[:bad].encode('utf-8', 'replace'))
-        yield f'must only contain printable UTF-8 characters; non-printable character found at index {place}'
+        yield (
+            'must only contain printable UTF-8 characters; non-printable character found '
+            f'at index {place}'
+        )
 
 
 def _check_version_set(spec: Mapping[str, Any], shared: _Shared) -> Problems:
@@ -172,6 +180,7 @@ def _check_version_set(spec: Mapping[str, Any], shared: _Shared) -> Problems:
         yield _refuse_versions(
             spec, shared, 'must have exactly one version marked as storage version'
         )
+
     if names and names[0] and (problems := naming.check_old_label(names[0])):
         yield errors.invalid_value('spec.version', names[0], ','.join(problems))
 
@@ -202,16 +211,20 @@ def _check_names(names: Mapping[str, Any]) -> Problems:
     for name in ('plural', 'singular', 'kind', 'listKind'):
         if not text(names, name):
             yield errors.required(f'spec.names.{name}')
+
     for name in ('plural', 'singular', 'kind', 'listKind'):
-        value, is_kind = text(names, name), name in ('kind', 'listKind')
+        value = text(names, name)
+        is_kind = name in ('kind', 'listKind')
         if value and (problems := naming.check_old_label(value.lower() if is_kind else value)):
             prefix = _MIXED_CASE if is_kind else ''
             yield errors.invalid_value(f'spec.names.{name}', value, prefix + ','.join(problems))
+
     yield from _check_labels(names, 'shortNames')
     if text(names, 'kind') and names.get('kind') == names.get('listKind'):
         yield errors.invalid_value(
             'spec.names.listKind', names['listKind'], 'kind and listKind may not be the same'
         )
+
     yield from _check_labels(names, 'categories')
 
 
@@ -232,6 +245,7 @@ def _check_parts(
         yield from schema_rules.check_schema(
             raw, f'{path}.{schema_field}.openAPIV3Schema', has_status=has_status
         )
+
     if subresources.get('scale') is not None:
         yield from _check_scale(mapping(subresources['scale']), f'{path}.subresources.scale')
     for index, column in enumerate(_list(parts, 'additionalPrinterColumns')):
@@ -263,7 +277,9 @@ def _check_scale(scale: Mapping[str, Any], path: str) -> Problems:
 
 
 def _check_column(column: Mapping[str, Any], path: str) -> Problems:
-    kind, form, where = text(column, 'type'), text(column, 'format'), text(column, 'jsonPath')
+    kind = text(column, 'type')
+    form = text(column, 'format')
+    where = text(column, 'jsonPath')
     if not text(column, 'name'):
         yield errors.required(f'{path}.name')
     if not kind:
@@ -272,10 +288,12 @@ def _check_column(column: Mapping[str, Any], path: str) -> Problems:
         yield errors.invalid_value(
             f'{path}.type', kind, f'must be one of {",".join(_COLUMN_TYPES)}'
         )
+
     if form and form not in _COLUMN_FORMATS:
         yield errors.invalid_value(
             f'{path}.format', form, f'must be one of {",".join(_COLUMN_FORMATS)}'
         )
+
     if not where:
         yield errors.required(f'{path}.JSONPath')
     elif not where.startswith('.'):
@@ -287,7 +305,8 @@ def _check_column(column: Mapping[str, Any], path: str) -> Problems:
 def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> Problems:
     seen: set[str] = set()
     for index, field in enumerate(fields):
-        where, value = f'{path}[{index}].jsonPath', text(mapping(field), 'jsonPath')
+        where = f'{path}[{index}].jsonPath'
+        value = text(mapping(field), 'jsonPath')
         if not value:
             yield errors.required(where)
             continue
@@ -308,6 +327,7 @@ def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> P
         if value in seen:
             yield errors.duplicate(where, value)
         seen.add(value)
+
     if len(seen) > _MAX_SELECTABLE:
         yield errors.too_many(path, len(seen), _MAX_SELECTABLE)
 
@@ -317,21 +337,25 @@ def _find_field(path: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     head, *names = path.replace('[', '.[').split('.')
     if head:
         raise ValueError(f'expected [ or . but got: {head}')
+
     for name in names:
         if name.startswith('['):
             raise ValueError('array notation is not allowed')
         if not name:
             raise ValueError('unexpected end of JSON path')
-        properties, additional = raw.get('properties'), raw.get('additionalProperties')
+        properties = raw.get('properties')
+        additional = raw.get('additionalProperties')
         found = properties.get(name) if properties else additional
         if found is None:
             raise ValueError('does not refer to a valid field')
         raw = mapping(found)
+
     return raw
 
 
 def check_changes(new: Mapping[str, Any], old: Mapping[str, Any], established: bool) -> Problems:
-    new_names, old_names = mapping(new.get('names')), mapping(old.get('names'))
+    new_names = mapping(new.get('names'))
+    old_names = mapping(old.get('names'))
     if established and new.get('scope') != old.get('scope'):
         yield errors.invalid_value('spec.scope', new.get('scope'), _IMMUTABLE)
     if established and new_names.get('kind') != old_names.get('kind'):
@@ -343,21 +367,24 @@ def check_changes(new: Mapping[str, Any], old: Mapping[str, Any], established: b
 
 
 def check_stored(stored: list[str], versions: list[Mapping[str, Any]]) -> Problems:
-    path, names = 'status.storedVersions', [text(version, 'name') for version in versions]
+    path = 'status.storedVersions'
+    names = [text(version, 'name') for version in versions]
     if not stored:
         yield errors.invalid_value(path, None, 'must have at least one stored version')
         return
+
     for version in versions:
         if version.get('storage') and text(version, 'name') not in stored:
             yield errors.invalid_value(
                 path, stored, f'must have the storage version {text(version, "name")}'
             )
+
     for index, name in enumerate(stored):
         if name not in names:
             why = (
-                f'missing from spec.versions; {name} was previously a storage version, and must remain in '
-                f'spec.versions until a storage migration ensures no data remains persisted in {name} '
-                f'and removes {name} from status.storedVersions'
+                f'missing from spec.versions; {name} was previously a storage version, and must '
+                'remain in spec.versions until a storage migration ensures no data remains '
+                f'persisted in {name} and removes {name} from status.storedVersions'
             )
             yield errors.invalid_value(f'{path}[{index}]', name, why)
 
@@ -366,17 +393,20 @@ def check_approval(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Pro
     group = text(mapping(new.get('spec')), 'group')
     if not any(group == protected or group.endswith(f'.{protected}') for protected in _PROTECTED):
         return
-    value, path = _get_approval(new), f'metadata.annotations[{APPROVAL}]'
+
+    value = _get_approval(new)
+    path = f'metadata.annotations[{APPROVAL}]'
     if old is not None and _is_approved(_get_approval(old)) == _is_approved(value):
         return
+
     if not value:
         yield errors.required(
             path, f'protected groups must have approval annotation "{APPROVAL}", {_ADVICE}'
         )
     elif not _is_approved(value):
         why = (
-            f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason '
-            f'starting with "unapproved", {_ADVICE}'
+            f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a '
+            f'reason starting with "unapproved", {_ADVICE}'
         )
         yield errors.invalid_value(path, value, why)
 

@@ -35,6 +35,7 @@ def default_crd(body: dict[str, Any]) -> None:
     spec = body.setdefault('spec', {})
     if not isinstance(spec, dict):
         return
+
     names = spec.setdefault('names', {})
     if isinstance(names, dict):
         _default_names(names)
@@ -78,10 +79,12 @@ def validate_crd(
     crd_rules.check_types(spec)
     problems = [] if old is not None else list(crd_rules.check_name(new, spec))
     problems += crd_rules.check_spec(spec)
+
     if old is not None:
         problems += crd_rules.check_changes(
             spec, crd_rules.mapping(old.get('spec')), is_established(old)
         )
+
     problems += crd_rules.check_stored(find_stored_versions(new, old), crd_rules.versions_of(spec))
     problems += crd_rules.check_approval(new, old)
     if spec.get('preserveUnknownFields') and not (
@@ -92,6 +95,7 @@ def validate_crd(
             'spec.versions[*].schema instead'
         )
         problems.append(errors.invalid_value('spec.preserveUnknownFields', True, why))
+
     return problems
 
 
@@ -166,7 +170,8 @@ def build_status(
     """
     now = now or _dig(body, 'metadata', 'creationTimestamp')
     status = body.get('status') or build_initial_status(body)
-    group, accepted = body['spec']['group'], status.get('acceptedNames') or {}
+    group = body['spec']['group']
+    accepted = status.get('acceptedNames') or {}
     neighbours = [
         _dig(other, 'status', 'acceptedNames') or {}
         for other in others
@@ -176,6 +181,7 @@ def build_status(
     conditions = {condition['type']: condition for condition in status.get('conditions') or ()}
     _note(conditions, 'NamesAccepted', verdict, now)
     _note(conditions, 'Established', _decide_established(conditions), now)
+
     return {
         **status,
         'conditions': list(conditions.values()),
@@ -205,7 +211,8 @@ def _note(
     conditions: dict[str, Any], kind: str, verdict: tuple[bool, str, str], now: str | None
 ) -> None:
     value, reason, message = verdict
-    old, status = conditions.get(kind), 'True' if value else 'False'
+    old = conditions.get(kind)
+    status = 'True' if value else 'False'
     since = old['lastTransitionTime'] if old and old['status'] == status else now
     conditions[kind] = {
         'type': kind,
@@ -303,13 +310,15 @@ def _build_resource(
     storage_version = next(
         version['name'] for version in spec['versions'] if version.get('storage')
     )
-    group, names = spec['group'], {**spec['names'], **(_dig(body, 'status', 'acceptedNames') or {})}
+    group = spec['group']
+    names = {**spec['names'], **(_dig(body, 'status', 'acceptedNames') or {})}
     names = {
         **names,
         **{key: spec['names'][key] for key in ('plural', 'kind') if not names.get(key)},
     }
     subresources = version.get('subresources') or {}
     scale = subresources.get('scale')
+
     return kinds.Resource(
         group=group,
         version=version['name'],
@@ -370,7 +379,9 @@ def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: st
     """Return the deprecation warning of a version; by default, it advises a newer version."""
     if not version.get('deprecated'):
         return ''
-    group, rank = spec['group'], discovery.rank_version(version['name'])
+
+    group = spec['group']
+    rank = discovery.rank_version(version['name'])
     better = sorted(
         (
             other['name']
@@ -382,6 +393,7 @@ def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: st
         key=discovery.rank_version,
     )
     advice = f'; use {group}/{better[0]} {kind}' if better else ''
+
     return (
         version.get('deprecationWarning')
         or f'{group}/{version["name"]} {kind} is deprecated{advice}'

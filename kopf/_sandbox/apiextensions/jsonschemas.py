@@ -123,19 +123,19 @@ def check_types(raw: Any, path: str) -> None:
             f'json: cannot unmarshal {go_format.json_type(raw)} into '
             f'Go struct field JSONSchemaProps.{path} of type v1.JSONSchemaProps'
         )
+
     for name, value in raw.items():
         field = _BY_NAME.get(name)
         if field is not None and value is not None and not field.is_good(value):
             wanted = field.type.removeprefix('*')
             if isinstance(value, list) and wanted.startswith('[]'):  # the items are wrong
-                value, wanted = (
-                    next(item for item in value if not isinstance(item, str)),
-                    wanted.removeprefix('[]'),
-                )
+                value = next(item for item in value if not isinstance(item, str))
+                wanted = wanted.removeprefix('[]')
             raise UndecodableError(
                 f'json: cannot unmarshal {go_format.json_type(value)} into '
                 f'Go struct field JSONSchemaProps.{path}.{name} of type {wanted}'
             )
+
     for name, child in iterate_children(raw):
         check_types(child, f'{path}.{name}')
 
@@ -153,6 +153,7 @@ def iterate_children(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             for child in (nested if isinstance(nested, list) else [nested])
             if child is not None and not isinstance(child, bool)
         )
+
     if raw.get('not') is not None:
         yield 'not', raw['not']
 
@@ -177,13 +178,16 @@ def _dump_field(value: Any, field: Field) -> Any:
         return {name: dump(value[name]) for name in sorted(value)}
     if field.name == 'not':
         return dump(value)
+
     if field.name == 'items':
         is_list = isinstance(value, list)
         return {
             'Schema': None if is_list else dump(value),
             'JSONSchemas': [dump(child) for child in value] if is_list else None,
         }
+
     if field.type == '*v1.JSONSchemaPropsOrBool':
         is_bool = isinstance(value, bool)
         return {'Allows': value if is_bool else True, 'Schema': None if is_bool else dump(value)}
+
     return value

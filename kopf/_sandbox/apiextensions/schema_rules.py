@@ -72,6 +72,7 @@ def check_schema(raw: Raw, path: str, *, has_status: bool) -> list[errors.FieldE
         problems += structural.check_structure(raw, path) or _check_defaults(
             schemas.compile_schema(raw), path
         )
+
     problems += _check_node(raw, path, _Context(is_root=True))
     if unsupported is not None and not problems:
         problems.append(errors.invalid_value(path, '', unsupported))
@@ -94,14 +95,18 @@ def _check_root_with_status(raw: Raw, path: str) -> Problems:
             return
         if jsonschemas.has_value(raw, field) and field.alias not in _ROOT_FIELDS:
             shown = json.dumps(jsonschemas.dump(raw), separators=(',', ':'), ensure_ascii=False)
-            why = f'only [{" ".join(_ROOT_FIELDS)}] fields are allowed at the root of the schema {suffix}'
+            why = (
+                f'only [{" ".join(_ROOT_FIELDS)}] fields are allowed at the root of the '
+                f'schema {suffix}'
+            )
             yield errors.FieldError('FieldValueInvalid', path, f'Invalid value: {shown}: {why}')
             return
 
 
 def _check_defaults(schema: schemas.Schema, path: str) -> Problems:
     """Check the defaults against their own schemas. The values of maps cannot have defaults."""
-    default, where = schema.default, f'{path}.default'
+    default = schema.default
+    where = f'{path}.default'
     if default is not schemas.UNSET and default is not None:
         yield from _check_default(default, schema, where)
     if schema.items is not None:
@@ -117,6 +122,7 @@ def _check_default(default: Any, schema: schemas.Schema, path: str) -> Problems:
     except errors.ApiError as e:
         yield errors.invalid_value(path, default, str(e))
         return
+
     if unknown:
         yield errors.invalid_value(path, default, 'must not have unknown fields')
     yield from validation.validate(default, schema, path)
@@ -158,6 +164,7 @@ def _check_node(raw: Raw, path: str, context: _Context) -> Problems:
     yield from _check_list_map(raw, path)
     yield from _check_list_keys(raw, path)
     yield from _check_rules(raw.get(_RULES) or (), f'{path}.{_RULES}')
+
     if raw.get(_RULES) and availability.is_available():
         from kopf._sandbox.apiextensions import cel_rules  # CEL is imported only if there are any
 
@@ -174,6 +181,7 @@ def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
     for name in _UNSUPPORTED:
         if _has_unsupported(raw, name):
             yield errors.forbidden_field(f'{path}.{name}', f'{name} is not supported')
+
     for name, why in _find_misused(raw, context):
         yield errors.forbidden_field(f'{path}.{name}', why)
 
@@ -197,6 +205,7 @@ def _find_misused(raw: Raw, context: _Context) -> Iterator[tuple[str, str]]:
     if raw.get('uniqueItems'):
         why = 'uniqueItems cannot be set to true since the runtime complexity becomes quadratic'
         yield 'uniqueItems', why
+
     if _restricts_others(raw) and raw.get('properties'):
         yield 'additionalProperties', 'additionalProperties and properties are mutual exclusive'
 
@@ -213,16 +222,19 @@ def _check_children(raw: Raw, path: str, context: _Context) -> Problems:
         yield from _check_node(
             raw['additionalProperties'], f'{path}.additionalProperties', context.enter_map()
         )
+
     is_resource = context.is_root or bool(raw.get('x-kubernetes-embedded-resource'))
     for name, child in sorted((raw.get('properties') or {}).items()):
         yield from _check_node(
             child, f'{path}.properties[{name}]', context.enter(name, is_resource=is_resource)
         )
+
     if raw.get('not') is not None:
         yield from _check_node(raw['not'], f'{path}.not', inner)
     for name in ('allOf', 'oneOf', 'anyOf'):
         for index, option in enumerate(raw.get(name) or ()):
             yield from _check_node(option, f'{path}.{name}[{index}]', inner)
+
     items = raw.get('items')
     if isinstance(items, Mapping):
         yield from _check_node(items, f'{path}.items', context.enter_list(raw, path))
@@ -235,6 +247,7 @@ def _check_extensions(raw: Raw, path: str) -> Problems:
         yield errors.invalid_value(
             f'{path}.x-kubernetes-preserve-unknown-fields', False, 'must be true or undefined'
         )
+
     yield from _check_extension(raw, path, _MAP_TYPE, 'object', ('atomic', 'granular'))
     if (
         raw.get(_LIST_TYPE) == 'set'
@@ -242,19 +255,23 @@ def _check_extensions(raw: Raw, path: str) -> Problems:
         and isinstance(raw.get('items'), Mapping)
     ):
         yield from _check_set_items(raw['items'], f'{path}.items')
+
     yield from _check_extension(raw, path, _LIST_TYPE, 'array', ('atomic', 'set', 'map'))
 
 
 def _check_extension(
     raw: Raw, path: str, name: str, kind: str, options: tuple[str, ...]
 ) -> Problems:
-    value, found = raw.get(name), raw.get('type')
+    value = raw.get(name)
+    found = raw.get('type')
     if value is None:
         return
+
     if not found:
         yield errors.required(f'{path}.type', f'must be {kind} if {name} is specified')
     elif found != kind:
         yield errors.invalid_value(f'{path}.type', found, f'must be {kind} if {name} is specified')
+
     if value not in options:
         yield errors.not_supported(f'{path}.{name}', value, options)
 
@@ -269,15 +286,20 @@ def _check_set_items(raw: Raw, path: str) -> Problems:
 
 
 def _check_list_map(raw: Raw, path: str) -> Problems:
-    list_type, keys, items = raw.get(_LIST_TYPE), raw.get(_LIST_KEYS) or [], raw.get('items')
+    list_type = raw.get(_LIST_TYPE)
+    keys = raw.get(_LIST_KEYS) or []
+    items = raw.get('items')
+
     if keys and list_type is None:
         yield errors.required(f'{path}.{_LIST_TYPE}', f'must be map if {_LIST_KEYS} is non-empty')
     elif keys and list_type != 'map':
         yield errors.invalid_value(
             f'{path}.{_LIST_TYPE}', list_type, f'must be map if {_LIST_KEYS} is non-empty'
         )
+
     if list_type != 'map':
         return
+
     if not keys:
         yield errors.required(f'{path}.{_LIST_KEYS}', f'must not be empty if {_LIST_TYPE} is map')
     if items is None:
@@ -306,15 +328,19 @@ def _check_key_names(keys: list[str], items: Raw, path: str) -> Problems:
 
 
 def _check_list_keys(raw: Raw, path: str) -> Problems:
-    items, list_type = raw.get('items'), raw.get(_LIST_TYPE)
+    items = raw.get('items')
+    list_type = raw.get(_LIST_TYPE)
     if not isinstance(items, Mapping) or list_type not in ('set', 'map'):
         return
+
     if items.get('nullable'):
         yield errors.forbidden_field(
             f'{path}.items.nullable', f'cannot be nullable when {_LIST_TYPE} is {list_type}'
         )
+
     for key in (raw.get(_LIST_KEYS) or ()) if list_type == 'map' else ():
-        child, where = (items.get('properties') or {}).get(key), f'{path}.items.properties[{key}]'
+        child = (items.get('properties') or {}).get(key)
+        where = f'{path}.items.properties[{key}]'
         if child is None:
             continue
         prefix = f'this property is in {_LIST_KEYS}, so it'
@@ -328,7 +354,8 @@ def _check_list_keys(raw: Raw, path: str) -> Problems:
 
 def _check_rules(rules: Any, path: str) -> Problems:
     for index, rule in enumerate(rules):
-        text, message = str(rule.get('rule') or ''), str(rule.get('message') or '')
+        text = str(rule.get('rule') or '')
+        message = str(rule.get('message') or '')
         if not text.strip():
             yield errors.required(f'{path}[{index}].rule', 'rule is not specified')
         elif message and not message.strip():

@@ -59,6 +59,7 @@ def find_unsupported(raw: Raw) -> str | None:
     for key, name in _UNSUPPORTED.items():
         if raw.get(key) is not None and raw[key] not in ('', {}):
             return f"OpenAPIV3Schema '{name}' is not supported"
+
     if isinstance(raw.get('items'), list):
         return "OpenAPIV3Schema 'items' must be a schema, but is an array"
     if raw.get(_PRESERVE) is False:
@@ -76,7 +77,8 @@ def check_structure(raw: Raw, path: str) -> list[errors.FieldError]:
 
 
 def _check_node(raw: Raw, level: str, path: str) -> Problems:
-    items, additional = raw.get('items'), raw.get('additionalProperties')
+    items = raw.get('items')
+    additional = raw.get('additionalProperties')
     if raw.get('type') == 'array' and items is None:
         yield errors.required(f'{path}.items', 'must be specified')
     if items is not None:
@@ -91,6 +93,7 @@ def _check_node(raw: Raw, level: str, path: str) -> Problems:
         for name in (_PRESERVE, _EMBEDDED):
             if raw.get(name):
                 yield errors.invalid_value(f'{path}.{name}', True, _NEITHER_INT_NOR_STRING)
+
     yield from _check_options(raw, path, skipping=True)
     yield from _check_type(raw, level, path)
     yield from _check_meta_fields(raw, level, path)
@@ -117,9 +120,11 @@ def _check_embedded(raw: Raw, path: str) -> Problems:
         yield errors.required(f'{path}.type', _OBJECT_IF_EMBEDDED)
     elif kind != 'object':
         yield errors.invalid_value(f'{path}.type', kind, _OBJECT_IF_EMBEDDED)
+
     if raw.get('additionalProperties') is not None:
         why = 'must not be used if x-kubernetes-embedded-resource is set'
         yield errors.forbidden_field(f'{path}.additionalProperties', why)
+
     if not raw.get(_PRESERVE) and not raw.get('properties'):
         why = (
             'must not be empty if x-kubernetes-embedded-resource is true '
@@ -131,17 +136,22 @@ def _check_embedded(raw: Raw, path: str) -> Problems:
 def _check_meta_fields(raw: Raw, level: str, path: str) -> Problems:
     if level is not ROOT and not raw.get(_EMBEDDED):
         return
+
     properties = raw.get('properties') or {}
     for name, kind in (('kind', 'string'), ('apiVersion', 'string'), ('metadata', 'object')):
         if name in properties and properties[name].get('type') != kind:
             found = properties[name].get('type') or ''
             yield errors.invalid_value(f'{path}.properties[{name}].type', found, f'must be {kind}')
+
     if (
         level is ROOT
         and 'metadata' in properties
         and not _is_plain_metadata(properties['metadata'])
     ):
-        why = 'must not specify anything other than name and generateName, but metadata is implicitly specified'
+        why = (
+            'must not specify anything other than name and generateName, but metadata is '
+            'implicitly specified'
+        )
         yield errors.forbidden_field(f'{path}.properties[metadata]', why)
 
 
@@ -166,6 +176,7 @@ def _check_options(raw: Raw, path: str, *, skipping: bool) -> Problems:
     for index, option in enumerate(raw.get('allOf') or ()):
         is_usual = skipping and index == 0 and _is_int_or_string(option.get('anyOf'))
         yield from _check_option(option, f'{path}.allOf[{index}]', skipping=is_usual)
+
     yield from _check_alternatives(raw, 'oneOf', path)
     if raw.get('not') is not None:
         yield from _check_option(raw['not'], f'{path}.not')
@@ -196,11 +207,13 @@ def _check_option(raw: Raw, path: str, *, skipping: bool = False) -> Problems:
         yield errors.forbidden_field(
             f'{path}.additionalProperties', 'must be undefined to be structural'
         )
+
     for name, wanted in _FORBIDDEN_IN_OPTIONS.items():
         if raw.get(name) not in (None, False, '', []) or (
             name == 'default' and raw.get(name) is not None
         ):
             yield errors.forbidden_field(f'{path}.{name}', f'must be {wanted} to be structural')
+
     if 'metadata' in (raw.get('properties') or {}):
         yield errors.forbidden_field(
             f'{path}.properties[metadata]', 'must not be specified in a nested context'
@@ -214,6 +227,7 @@ def _check_completeness(raw: Raw, schema: Raw | None, option_path: str, path: st
             yield from _check_option_completeness(
                 option, schema, f'{option_path}.{name}[{index}]', path
             )
+
     if raw.get('not') is not None:
         yield from _check_option_completeness(raw['not'], schema, f'{option_path}.not', path)
 
@@ -224,12 +238,14 @@ def _check_option_completeness(
     if schema is None:
         yield errors.required(path, f'because it is defined in {option_path}')
         return
+
     yield from _check_completeness(raw, schema, option_path, path)
     if raw.get('items') is not None:
         items = schema.get('items')
         yield from _check_option_completeness(
             raw['items'], items, f'{option_path}.items', f'{path}.items'
         )
+
     known = schema.get('properties') or {}
     for name, child in (raw.get('properties') or {}).items():
         inner = f'.properties[{name}]'

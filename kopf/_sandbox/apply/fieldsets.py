@@ -32,13 +32,17 @@ def union(one: FieldSet, two: FieldSet) -> FieldSet:
     """Return the fields that are in either of the sets."""
     if not one or not two:
         return one or two
-    result, extended = dict(one), False
+
+    result = dict(one)
+    extended = False
     for step, node in two.items():
         known = one.get(step)
         if known is None:
-            result[step], extended = node, True
+            result[step] = node
+            extended = True
         elif known != node:
             result[step] = union(known or _ALONE, node or _ALONE)
+
     return sort_steps(result) if extended else result
 
 
@@ -49,6 +53,7 @@ def difference(one: FieldSet, two: FieldSet) -> FieldSet:
     """
     if not two:
         return one
+
     result = {}
     for step, node in one.items():
         other = two.get(step)
@@ -56,6 +61,7 @@ def difference(one: FieldSet, two: FieldSet) -> FieldSet:
             result[step] = node
         elif step != SELF and (rest := difference(node or _ALONE, other or _ALONE)):
             result[step] = _collapse(rest)
+
     return result
 
 
@@ -70,6 +76,7 @@ def intersection(one: FieldSet, two: FieldSet) -> FieldSet:
             result[step] = node
         elif common := intersection(node or _ALONE, other or _ALONE):
             result[step] = _collapse(common)
+
     return result
 
 
@@ -78,12 +85,14 @@ def exclude(fields: FieldSet, path: Path) -> FieldSet:
     step, *rest = path
     if step not in fields:
         return fields
+
     result = dict(fields)
     node = exclude(fields[step], tuple(rest)) if rest else None
     if node or (node is not None and not fields[step]):
         result[step] = _collapse(node)
     else:
         del result[step]
+
     return result
 
 
@@ -118,7 +127,8 @@ def render_path(path: Path) -> str:
 
 
 def render_step(step: str) -> str:
-    kind, content = step[:2], step[2:]
+    kind = step[:2]
+    content = step[2:]
     match kind:
         case 'f:':
             return f'.{content}'
@@ -142,6 +152,7 @@ def build_item_step(item: Any, schema: schemas.Schema) -> str:
     if schema.list_type == 'map':
         keys = _read_keys(item, schema)
         return f'k:{{{",".join(f"{go_format.encode(name)}:{go_format.encode(keys[name])}" for name in sorted(keys))}}}'
+
     if isinstance(item, dict):
         raise ValueError("associative list without keys has an element that's a map type")
     if isinstance(item, list):
@@ -156,6 +167,7 @@ def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
         raise ValueError('associative list with keys may not have a null element')
     if not isinstance(item, dict):
         raise ValueError('associative list with keys may not have non-map elements')
+
     fields = schema.items.properties if schema.items is not None else {}
     keys = {}
     for name in schema.list_map_keys:
@@ -163,12 +175,14 @@ def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
             keys[name] = item[name]
         elif name in fields and fields[name].default not in (schemas.UNSET, None):
             keys[name] = fields[name].default
+
     if not keys:
         listed = ' '.join(map(go_format.quoted, schema.list_map_keys))
         raise ValueError(
             f'associative list with keys has an element that omits all key fields [{listed}] '
             f"(and doesn't have default values for any key fields)"
         )
+
     return keys
 
 
@@ -181,7 +195,8 @@ def sort_steps(node: FieldSet) -> FieldSet:
 
 @functools.lru_cache(maxsize=16384)
 def _build_sort_key(step: str) -> tuple[Any, ...]:
-    kind, content = step[:2], step[2:]
+    kind = step[:2]
+    content = step[2:]
     match kind:
         case 'k:':
             fields = dict(json.loads(content))
@@ -213,6 +228,7 @@ def parse(raw: Any) -> FieldSet:
     """
     if not isinstance(raw, dict):
         raise ValueError('not a map of fields')
+
     result: FieldSet = {}
     for step, node in raw.items():
         if step != SELF and (len(step) < 2 or step[1] != ':'):
@@ -222,6 +238,7 @@ def parse(raw: Any) -> FieldSet:
         if not _is_valid(step):
             raise ValueError(f'not a step of a path: {step}')
         result[step] = parse(node) if step != SELF else LEAF
+
     return _collapse(sort_steps(result))
 
 

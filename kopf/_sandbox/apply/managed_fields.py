@@ -41,11 +41,13 @@ def choose_entries(
     live: Mapping[str, Any] | None, new: Mapping[str, Any], author: Author
 ) -> list[Entry]:
     """Return the entries sent by the user if they are valid and changed, else the known entries."""
-    known, sent = read_entries(live), _get_managed_fields(new)
+    known = read_entries(live)
+    sent = _get_managed_fields(new)
     if author.subresource or sent is None or sent is known or sent == known:
         return known
     if sent == [] or sent == [{}]:
         return []
+
     try:
         return _parse_entries(sent)
     except ValueError:
@@ -66,6 +68,7 @@ def _get_managed_fields(obj: Mapping[str, Any]) -> Any:
 def _parse_entries(sent: Any) -> list[Entry]:
     if not isinstance(sent, list) or not all(isinstance(entry, dict) for entry in sent):
         raise ValueError('not a list of maps')
+
     entries = {}
     for entry in sent:
         texts = (entry.get(name) or '' for name in ('manager', 'apiVersion', 'subresource', 'time'))
@@ -76,13 +79,15 @@ def _parse_entries(sent: Any) -> list[Entry]:
             or entry.get('fieldsType') != 'FieldsV1'
         ):
             raise ValueError('operation must be `Apply` or `Update`')
-        identity, fields = identify(entry), entry.get('fieldsV1')
+        identity = identify(entry)
+        fields = entry.get('fieldsV1')
         entries[identity] = build_entry(
             identity,
             entry['apiVersion'],
             fieldsets.parse({} if fields is None else fields),
             entry.get('time'),
         )
+
     return sorted((entry for entry in entries.values() if entry['fieldsV1']), key=build_sort_key)
 
 
@@ -97,6 +102,7 @@ def record(
         known = result.pop(index)['fieldsV1'] if index is not None else {}
         fields = fieldsets.union(known, comparison.changed)
         result.append(build_entry(mine, author.api_version, fields, author.now))
+
     return sorted(result, key=build_sort_key)
 
 
@@ -110,6 +116,7 @@ def disown(entries: Iterable[Entry], comparison: ownership.Comparison) -> list[E
         )
         if fields:
             result.append(entry if fields == known else {**entry, 'fieldsV1': fields})
+
     return result
 
 
@@ -119,10 +126,12 @@ def merge_oldest(entries: list[Entry]) -> list[Entry]:
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
         return entries
+
     remaining = {identify(entry): entry for entry in entries}
     oldest: dict[str, Identity] = {}
     for entry in updates:
-        version, identity = entry['apiVersion'], identify(entry)
+        version = entry['apiVersion']
+        identity = identify(entry)
         bucket: Identity = (ANCIENT_MANAGER, 'Update', version, '')
         if excess <= 0 or oldest.setdefault(version, identity) == identity or identity == bucket:
             continue
@@ -131,6 +140,7 @@ def merge_oldest(entries: list[Entry]) -> list[Entry]:
         remaining[bucket] = build_entry(bucket, version, fields, entry.get('time'))
         del remaining[identity]
         excess -= 1
+
     return sorted(remaining.values(), key=build_sort_key)
 
 

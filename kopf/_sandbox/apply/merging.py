@@ -39,12 +39,14 @@ def _check_scalar(value: Any, schema: schemas.Schema) -> str:
             return f'expected numeric (int or float), got {go_format.go_type(value)}'
         case '' if not isinstance(value, str | int | float):
             return f'expected any scalar, got &{{{go_format.plain(value)}}}'
+
     return ''
 
 
 def _check_map(value: Any, schema: schemas.Schema, path: str, lenient: bool) -> list[str]:
     if not isinstance(value, dict):
         return [f'{path}: expected map, got &{{{go_format.plain(value)}}}']
+
     complaints = []
     for name in sorted(value):
         child = ownership.find_child(schema, name)
@@ -52,12 +54,14 @@ def _check_map(value: Any, schema: schemas.Schema, path: str, lenient: bool) -> 
             complaints.append(f'{path}.{name}: field not declared in schema')
         else:
             complaints += check(value[name], child, f'{path}.{name}', lenient=lenient)
+
     return complaints
 
 
 def _check_list(value: Any, schema: schemas.Schema, path: str, lenient: bool) -> list[str]:
     if not isinstance(value, list):
         return [f'{path}: expected list, got &{{{go_format.plain(value)}}}']
+
     complaints: list[str] = []
     seen = set()
     for index, item in enumerate(value):
@@ -73,6 +77,7 @@ def _check_list(value: Any, schema: schemas.Schema, path: str, lenient: bool) ->
                 )
             seen.add(step)
         complaints += check(item, schema.items, path + fieldsets.render_step(step), lenient=lenient)
+
     return complaints
 
 
@@ -110,8 +115,10 @@ def _merge_lists(live: list[Any], config: list[Any], schema: schemas.Schema) -> 
     """
     known = ownership.group_items(live, schema)
     added = {fieldsets.build_item_step(item, schema): item for item in config}
-    pending, shared = list(added), [step for step in added if step in known]
+    pending = list(added)
+    shared = [step for step in added if step in known]
     result: list[Any] = []
+
     for item in live:
         step = fieldsets.build_item_step(item, schema)
         if step not in added:
@@ -121,6 +128,7 @@ def _merge_lists(live: list[Any], config: list[Any], schema: schemas.Schema) -> 
             place = pending.index(step) + 1
             result += [_merge_item(each, added, known, schema) for each in pending[:place]]
             del pending[:place]
+
     return result + [_merge_item(each, added, known, schema) for each in pending]
 
 
@@ -150,6 +158,7 @@ def _remove_fields(
             result[name] = inner
         elif not fieldsets.is_member(node):
             result[name] = remove(inner, node, ownership.find_child(schema, name))
+
     return result
 
 
@@ -163,4 +172,5 @@ def _remove_items(
             result.append(item)
         elif not fieldsets.is_member(node):
             result.append(remove(item, node, schema.items))
+
     return result

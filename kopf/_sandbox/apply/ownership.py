@@ -182,6 +182,7 @@ def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[
         except ValueError:
             continue
         groups.setdefault(step, []).append(item)
+
     return groups
 
 
@@ -196,6 +197,7 @@ def ensure_structures(
         inner = ensure_structures(node, child)
         structured = inner and name and is_declared(schema, name)
         result[step] = {fieldsets.SELF: fieldsets.LEAF, **inner} if structured else inner
+
     return result
 
 
@@ -223,6 +225,7 @@ def _build_structures(obj: Mapping[str, Any], schema: schemas.Schema) -> dict[st
             baseline[name] = _build_structures(value, child)
         elif value is None or name in required or child.default in ('', 0):
             baseline[name] = None if isinstance(value, dict | list) else _ZEROS.get(type(value))
+
     return baseline
 
 
@@ -239,10 +242,12 @@ def compare(
     _compare_maps(_get_content(old), _get_content(new), schema, changed, removed)
     inner_changed: fieldsets.FieldSet = {}
     inner_removed: fieldsets.FieldSet = {}
+
     if old.get('metadata') is not new.get('metadata'):
         _compare_maps(
             _get_metadata(old), _get_metadata(new), METADATA, inner_changed, inner_removed
         )
+
     if inner_changed:
         changed['f:metadata'] = fieldsets.sort_steps(inner_changed)
     if inner_removed:
@@ -281,6 +286,7 @@ def _compare_maps(
             _compare_values(
                 step, known, value, find_child(schema, name), Comparison(changed, removed)
             )
+
     for name, value in old.items():
         if name not in new:
             removed[fieldsets.build_field_step(name)] = _collect(value, find_child(schema, name))
@@ -300,6 +306,7 @@ def _compare_values(
         removed = {
             inner: node for inner, node in _collect(old, schema).items() if inner != fieldsets.SELF
         }
+
     if changed:
         parents.changed[step] = fieldsets.sort_steps(changed)
     if removed:
@@ -322,7 +329,8 @@ def _compare_lists(
     removed: fieldsets.FieldSet,
 ) -> None:
     """Compare by items; non-unique items are compared as a whole, with no inner fields."""
-    before, after = group_items(old, schema), group_items(new, schema)
+    before = group_items(old, schema)
+    after = group_items(new, schema)
     for step, items in after.items():
         known = before.get(step, [])
         if equality.is_same(known, items):
@@ -333,6 +341,7 @@ def _compare_lists(
         changed[step] = _collect(items[0], schema.items) if len(items) == 1 else fieldsets.LEAF
         if known and (len(known) == 1 or len(items) == 1):
             removed[step] = _collect(known[0], schema.items) if len(known) == 1 else fieldsets.LEAF
+
     for step, items in before.items():
         if step not in after:
             removed[step] = _collect(items[0], schema.items) if len(items) == 1 else fieldsets.LEAF
@@ -342,19 +351,23 @@ def _collect(value: Any, schema: schemas.Schema | None) -> fieldsets.FieldSet:
     """Return all fields of a value that was added or removed as a whole, with the containers."""
     if not value:
         return fieldsets.LEAF
+
     if isinstance(value, dict) and is_granular(schema):
         node: fieldsets.FieldSet = {fieldsets.SELF: fieldsets.LEAF}
         for name in sorted(value):
-            inner, step = value[name], fieldsets.build_field_step(name)
+            inner = value[name]
+            step = fieldsets.build_field_step(name)
             # Most fields are scalars: avoid a call for each of them.
             is_container = isinstance(inner, _CONTAINERS)
             node[step] = (
                 _collect(inner, find_child(schema, name)) if is_container else fieldsets.LEAF
             )
         return node
+
     if isinstance(value, list) and schema is not None and is_associative(schema):
         node = {fieldsets.SELF: fieldsets.LEAF}
         for step, items in group_items(value, schema).items():
             node[step] = _collect(items[0], schema.items) if len(items) == 1 else fieldsets.LEAF
         return fieldsets.sort_steps(node)
+
     return fieldsets.LEAF

@@ -46,6 +46,7 @@ def _merge_objects(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[
             result[key] = _merge_objects(current, value)
         else:
             result[key] = value
+
     return result
 
 
@@ -66,6 +67,7 @@ def apply_json_patch(target: Mapping[str, Any], operations: Any) -> Any:
             f'Request entity too large: The allowed maximum operations in a JSON patch '
             f'is {MAX_OPERATIONS}, got {len(operations)}'
         )
+
     document = _Document(target)
     try:
         for operation in operations or ():
@@ -77,6 +79,7 @@ def apply_json_patch(target: Mapping[str, Any], operations: Any) -> Any:
             'the server rejected our request due to an error in our request',
             details={},
         ) from None
+
     return document.root
 
 
@@ -99,11 +102,13 @@ def _check_operation(operation: Any) -> None:
             f'error decoding patch: json: cannot unmarshal {go_format.json_type(operation)} '
             f'into Go value of type handlers.jsonPatchOp'
         )
+
     for name in ('op', 'path', 'from'):
         if not isinstance(operation.get(name, ''), str | None):
             raise errors.bad_request(
-                f'error decoding patch: json: cannot unmarshal {go_format.json_type(operation[name])} '
-                f'into Go struct field jsonPatchOp.{name} of type string'
+                'error decoding patch: json: cannot unmarshal '
+                f'{go_format.json_type(operation[name])} into Go struct field jsonPatchOp.{name} '
+                'of type string'
             )
 
 
@@ -130,6 +135,7 @@ class _Document:
         performer = performers.get(operation.get('op') or '')
         if performer is None:
             raise _InapplicableError
+
         performer(operation)
 
     def _add(self, operation: Mapping[str, Any]) -> None:
@@ -139,7 +145,8 @@ class _Document:
         self._extract(_read(operation, 'path'))
 
     def _replace(self, operation: Mapping[str, Any]) -> None:
-        path, value = _read(operation, 'path'), operation.get('value')
+        path = _read(operation, 'path')
+        value = operation.get('value')
         if path:
             parent, key = self._locate(path)
             if isinstance(parent, list):
@@ -192,6 +199,7 @@ class _Document:
         _, *keys = (key.replace('~1', '/').replace('~0', '~') for key in path.split('/'))
         if not keys:
             raise _InapplicableError
+
         container = self.root = self._own(self.root)
         for key in keys[:-1]:
             place: Any = _existing_index(container, key) if isinstance(container, list) else key
@@ -199,6 +207,7 @@ class _Document:
             owned = self._own(child)
             container[place] = owned
             container = owned
+
         return container, keys[-1]
 
     def _own(self, value: Any) -> Container:

@@ -42,6 +42,7 @@ def record_update(
         live = ownership.build_baseline(new, schema)
     elif not entries:
         return None
+
     comparison = _compare(live, new, schema, author)
     if not comparison.changed and not comparison.removed:
         return entries or None
@@ -68,12 +69,14 @@ def apply(
     complaints = merging.check(config, schema)
     if complaints:
         raise _untyped('patch', config, complaints)
+
     entries = managed_fields.read_entries(live)
     if live is not None and not entries:
         first = dataclasses.replace(author, manager=FIRST_MANAGER)
         entries = managed_fields.record(
             [], _compare(ownership.build_baseline(live, schema), live, schema, author), first
         )
+
     try:
         return _apply(live or {}, config, entries, schema=schema, author=author, force=force)
     except ValueError as e:
@@ -94,18 +97,22 @@ def _apply(
     others = [entry for entry in entries if entry is not last]
     mentioned = _exclude_reset(ownership.extract(config, schema), author)
     merged = merging.merge(live, config, schema)
+
     if last is not None and fieldsets.difference(last['fieldsV1'], mentioned):
         merged = _prune(
             merged, last['fieldsV1'], [mentioned, *(entry['fieldsV1'] for entry in others)], schema
         )
+
     comparison = _compare(live, merged, schema, author)
     conflicts = [] if force else _find_conflicts(others, comparison.changed)
     if conflicts and author.manager == KUBECTL_MANAGER:
         conflicts = _find_conflicts(
             others, fieldsets.difference(comparison.changed, _read_last_applied(live, schema))
         )
+
     if conflicts:
         raise _conflict(conflicts)
+
     time = (
         author.now
         if comparison.changed or comparison.removed
@@ -124,13 +131,16 @@ def _check_config(
 ) -> dict[str, Any]:
     if not isinstance(config, dict | None):
         raise errors.bad_request(
-            f'error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal '
-            f'{go_format.json_type(config)} into Go value of type map[string]interface {{}}'
+            'error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot '
+            f'unmarshal {go_format.json_type(config)} into Go value of type map[string]interface '
+            '{}'
         )
+
     checked: dict[str, Any] = config or {}
     kind = live.get('kind') if live is not None else checked.get('kind')
     if checked.get('apiVersion') != author.api_version or checked.get('kind') != kind:
         raise errors.bad_request(f'invalid object type: {describe_type(checked)}')
+
     metadata = checked.get('metadata')
     if isinstance(metadata, dict) and metadata.get('managedFields') is not None:
         raise errors.bad_request('metadata.managedFields must be nil')
@@ -141,6 +151,7 @@ def _untyped(role: str, obj: Mapping[str, Any], complaints: Sequence[str]) -> er
     metadata = obj.get('metadata')
     names = metadata if isinstance(metadata, dict) else {}
     listed = complaints[0] if len(complaints) == 1 else '\n  '.join(('errors:', *complaints))
+
     return errors.ApiError(
         500,
         '',
@@ -165,16 +176,15 @@ def _prune(
     kept: fieldsets.FieldSet = {}
     for fields in owned:
         kept = fieldsets.union(kept, fields)
-    last, kept = (
-        ownership.ensure_structures(last, schema),
-        ownership.ensure_structures(kept, schema),
-    )
+    last = ownership.ensure_structures(last, schema)
+    kept = ownership.ensure_structures(kept, schema)
     had = _extract_all(merged, schema)
     left = _extract_all(merging.remove(merged, last, schema), schema)
     unowned = fieldsets.difference(had, fieldsets.union(left, kept))
     left = _extract_all(merging.remove(merged, unowned, schema), schema)
     doomed = fieldsets.intersection(fieldsets.difference(had, left), last)
     pruned: dict[str, Any] = merging.remove(merged, doomed, schema)
+
     return pruned
 
 
@@ -230,6 +240,7 @@ def _conflict(conflicts: Sequence[Conflict]) -> errors.ApiError:
             for line in (f'conflicts with {who}:', *(f'- {path}' for path in paths))
         ]
         text = '\n'.join((f'{len(causes)} conflicts: {lines[0]}', *lines[1:]))
+
     return errors.ApiError(409, 'Conflict', f'Apply failed with {text}', details={'causes': causes})
 
 
@@ -246,10 +257,12 @@ def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> field
         config = json.loads(_get_annotations(live)[LAST_APPLIED])
     except (KeyError, TypeError, ValueError):
         return {}
+
     if not isinstance(config, dict) or config.get('apiVersion') != live.get('apiVersion'):
         return {}
     if merging.check(config, schema):
         return {}
+
     comparison = ownership.compare(config, live, schema)
     fields = fieldsets.difference(ownership.extract(config, schema), comparison.changed)
     return fieldsets.difference(fields, comparison.removed)
@@ -262,6 +275,7 @@ def _renew_last_applied(
     annotations = _get_annotations(merged)
     if author.manager != KUBECTL_MANAGER or not annotations.get(LAST_APPLIED):
         return merged
+
     applied = {
         name: value for name, value in _get_annotations(config).items() if name != LAST_APPLIED
     }
@@ -277,6 +291,7 @@ def _renew_last_applied(
         > MAX_ANNOTATIONS_SIZE
     ):
         del renewed[LAST_APPLIED]
+
     return {**merged, 'metadata': {**merged['metadata'], 'annotations': renewed}}
 
 

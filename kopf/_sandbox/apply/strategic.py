@@ -37,6 +37,7 @@ def _merge_maps(
 ) -> dict[str, Any]:
     if DIRECTIVE in patch:
         return _follow_directive(patch)
+
     result = _retain_keys(original, patch)
     ordered = _merge_ordered_lists(result, patch, schema)
     for key, value in patch.items():
@@ -48,6 +49,7 @@ def _merge_maps(
             result.pop(key, None)
         else:
             _merge_field(result, key, value, schema)
+
     return result
 
 
@@ -69,6 +71,7 @@ def _follow_directive(patch: Mapping[str, Any]) -> dict[str, Any]:
 def _retain_keys(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     if RETAIN_KEYS not in patch:
         return dict(original)
+
     retained = patch[RETAIN_KEYS]
     mentioned = [
         key
@@ -85,8 +88,10 @@ def _retain_keys(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[
 def _merge_field(
     result: dict[str, Any], key: str, value: Any, schema: schemas.Schema | None
 ) -> None:
-    current, field = result.get(key), schema.child(key) if schema is not None else None
+    current = result.get(key)
+    field = schema.child(key) if schema is not None else None
     strategies = field.patch_strategies if field is not None else frozenset()
+
     if isinstance(current, dict) and isinstance(value, dict):
         result[key] = (
             _clean(value) if 'replace' in strategies else _merge_maps(current, value, field)
@@ -134,12 +139,15 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: schemas.Schema |
     """Merge the lists; the items of the patch go in its order, other items keep their positions."""
     if not original and not patch:
         return original
+
     merge_key = schema.patch_merge_key if schema is not None else ''
     if not _has_maps(original, patch):
         merged = list(dict.fromkeys([*original, *patch]))
         return _restore_order(merged, patch, original, '')
+
     if not merge_key:
         raise _failure('cannot merge lists without merge key for ')
+
     kept, added = _follow_item_directives(original, patch, merge_key)
     merged = _merge_items(kept, added, merge_key, schema.items if schema is not None else None)
     return _restore_order(merged, added, kept, merge_key)
@@ -163,7 +171,10 @@ def _has_maps(*lists: Sequence[Any]) -> bool:
 def _follow_item_directives(
     original: list[Any], patch: list[Any], merge_key: str
 ) -> tuple[list[Any], list[Any]]:
-    kept, added, replaced = original, [], False
+    kept = original
+    added = []
+    replaced = False
+
     for item in patch:
         match item.get(DIRECTIVE):
             case None if DIRECTIVE not in item:
@@ -180,6 +191,7 @@ def _follow_item_directives(
                 raise _failure(
                     f'unknown patch type: {go_format.plain(other)} in map: {go_format.plain(item)}'
                 )
+
     return (added, []) if replaced else (kept, added)
 
 
@@ -194,6 +206,7 @@ def _merge_items(
             merged.append(_clean(item))
         else:
             merged[index] = _merge_maps(merged[index], item, schema)
+
     return merged
 
 
@@ -214,7 +227,8 @@ def _merge_ordered_lists(
         if not key.startswith(ORDER_PREFIX):
             continue
         name = _read_order(key, order)
-        current, value = result.get(name), patch.get(name)
+        current = result.get(name)
+        value = patch.get(name)
         for items in (current, value):
             if not isinstance(items, list | None):
                 raise _failure(
@@ -227,6 +241,7 @@ def _merge_ordered_lists(
         if merged is not None:
             result[name] = _restore_order(merged, order, current or [], merge_key)
             ordered.add(name)
+
     return ordered
 
 
@@ -251,6 +266,7 @@ def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
     """Raise an error if the items of a patch are not in the order that it requires."""
     if not patch or not order:
         return
+
     remaining = [
         _identify(item, merge_key)
         for item in patch
@@ -259,6 +275,7 @@ def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
     for item in order:
         if remaining and _identify(item, merge_key) == remaining[0]:
             remaining.pop(0)
+
     if remaining:
         raise _failure(
             f'The order in patch list:\n{go_format.plain(patch)}\n '
@@ -284,14 +301,17 @@ def _restore_order(
     before = [_identify(item, merge_key) for item in original]
     others.sort(key=lambda pair: before.index(pair[0]) if pair[0] in before else len(before))
     result = []
+
     while ours and others:
-        one, two = ours[0][0], others[0][0]
+        one = ours[0][0]
+        two = others[0][0]
         first = (
             others
             if one in before and two in before and before.index(two) < before.index(one)
             else ours
         )
         result.append(first.pop(0)[1])
+
     return result + [item for _, item in ours + others]
 
 

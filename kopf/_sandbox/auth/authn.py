@@ -45,7 +45,8 @@ class Authenticator:
     """
 
     def __init__(self, signer: tokens.Signer, lookup: Lookup, *, anonymous: bool) -> None:
-        self._signer, self._lookup = signer, lookup
+        self._signer = signer
+        self._lookup = lookup
         self._nobody = ANONYMOUS if anonymous else None
         self._users: dict[bytes, requests.User] = {}  # by the digests of their tokens
 
@@ -66,12 +67,14 @@ class Authenticator:
         user = _read_certificate(certificate) if certificate else None
         if user is not None:
             return user
+
         token = _read_bearer(authorization)
         if token:
             try:
                 return self.authenticate_token(token, now)[0]
             except tokens.TokenError as error:
                 raise errors.unauthorized() from error
+
         if self._nobody is None:
             raise errors.unauthorized()
         return self._nobody
@@ -91,9 +94,11 @@ class Authenticator:
         user = self._users.get(_digest(token))
         if user is not None and tokens.AUDIENCE in asked:
             return user, (tokens.AUDIENCE,)
+
         claims = self._signer.verify(token)
         if claims is None:
             raise tokens.TokenError(_INVALID_TOKEN)
+
         try:
             account = tokens.parse_claims(claims, now)
             common = tokens.intersect_audiences(asked, account)
@@ -104,6 +109,7 @@ class Authenticator:
             self._check_account(account)
         except tokens.TokenError as error:
             raise tokens.TokenError(f'[{_INVALID_TOKEN}, {error}]') from error
+
         return _build_account_user(account), common
 
     def _check_account(self, account: tokens.Account) -> None:
@@ -119,11 +125,13 @@ class Authenticator:
     def _check_bound(self, account: tokens.Account) -> None:
         if account.bound is None:
             return
+
         kind = account.bound.kind
         namespace = '' if kind == 'node' else account.namespace
         stored = self._lookup(f'{kind}s', namespace, account.bound.name)
         if stored is None:
             raise tokens.TokenError('service account token has been invalidated')
+
         uid = stored['metadata'].get('uid', '')
         if uid != account.bound.uid:
             raise tokens.TokenError(
@@ -139,10 +147,12 @@ class Authenticator:
         )
         if secret is None or 'deletionTimestamp' in secret['metadata']:
             raise tokens.TokenError('Token has been invalidated')
+
         try:
             kept = base64.b64decode((secret.get('data') or {}).get('token') or '', validate=True)
         except (binascii.Error, ValueError):
             kept = b''
+
         if not hmac.compare_digest(kept, token.encode()):
             raise tokens.TokenError("Token does not match server's copy")
 
@@ -180,6 +190,7 @@ def _build_account_user(account: tokens.Account) -> requests.User:
     if account.bound is not None and account.bound.kind != 'secret':
         extra[f'{_EXTRA_DOMAIN}/{account.bound.kind}-name'] = (account.bound.name,)
         extra[f'{_EXTRA_DOMAIN}/{account.bound.kind}-uid'] = (account.bound.uid,)
+
     groups = (*_account_groups(account.namespace), AUTHENTICATED)
     return requests.User(account.username, groups, account.uid, extra)
 
@@ -234,13 +245,16 @@ def impersonate(
     claims = _read_claims(headers)
     if not claims:
         return user
+
     if claims[0].kind not in ('User', 'ServiceAccount'):
         listed = ' '.join(str(claim) for claim in claims)
         raise errors.bad_request(f'requested [{listed}] without impersonating a user')
+
     for claim in claims:
         decision = authorize(user, claim.attributes)
         if not decision.allowed:
             raise rbac.forbidden_error(user, claim.attributes, decision.reason)
+
     return _build_impersonated(claims)
 
 
@@ -249,6 +263,7 @@ def _read_claims(headers: Iterable[tuple[str, str]]) -> list[Claim]:
     groups: list[Claim] = []
     extras: list[Claim] = []
     uids: list[Claim] = []
+
     for header, value in headers:
         name = header.lower()
         if name == 'impersonate-user' and value:
@@ -260,6 +275,7 @@ def _read_claims(headers: Iterable[tuple[str, str]]) -> list[Claim]:
         elif name.startswith(_EXTRA_PREFIX):
             key = urllib.parse.unquote(name.removeprefix(_EXTRA_PREFIX))
             extras.append(Claim('UserExtra', value, api_version=_AUTHENTICATION_API, key=key))
+
     return [*users[:1], *groups, *extras, *uids[:1]]
 
 
@@ -277,13 +293,16 @@ def _build_impersonated(claims: Sequence[Claim]) -> requests.User:
         groups = groups or _account_groups(first.namespace)
     else:
         username = first.name
+
     extra: dict[str, tuple[str, ...]] = {}
     for claim in claims:
         if claim.kind == 'UserExtra':
             extra[claim.key] = (*extra.get(claim.key, ()), claim.name)
+
     uid = ''.join(claim.name for claim in claims if claim.kind == 'UID')
     impersonated = requests.User(username, groups, uid, extra)
     if username != ANONYMOUS.name:
         return _mark_authenticated(impersonated)
+
     marked = groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
     return requests.User(username, marked, uid, extra)

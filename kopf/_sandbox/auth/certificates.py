@@ -52,6 +52,7 @@ def load_ca(pair: Pair) -> Authority:
         from cryptography import x509
     except ImportError as error:
         raise options.MissingLibraryError('cryptography', 'its certificates') from error
+
     return Authority(
         pair.certificate, x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key)
     )
@@ -92,7 +93,9 @@ def build_server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLC
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_pair(context, pair)
+
     if client_ca is not None:
         context.load_verify_locations(cadata=client_ca.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
+
     return context

@@ -48,6 +48,7 @@ def check_escalation(
         old is not None and _differ_for_collector_only(new, old)
     ):
         return
+
     if plural in _ROLES:
         _check_role(request, new, authorizer)
     else:
@@ -63,6 +64,7 @@ def _check_role(
     )
     if authorizer.authorize(request.user, escalation).allowed:
         return
+
     if plural == 'clusterroles' and role.get('aggregationRule'):
         held, _ = authorizer.rules_for(request.user, request.namespace)
         if any(_find_missing(held, _FULL_AUTHORITY)):
@@ -72,6 +74,7 @@ def _check_role(
                 _name_of(role),
                 'must have cluster-admin privileges to use the aggregationRule',
             )
+
     rules = [rule for rule in rbac.strings(role, 'rules') if isinstance(rule, Mapping)]
     _confirm_held(request, _name_of(role), rules, authorizer)
 
@@ -81,9 +84,11 @@ def _check_binding(
 ) -> None:
     given = binding.get('roleRef')
     reference: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    kind, name = reference.get('kind'), str(reference.get('name', ''))
+    kind = reference.get('kind')
+    name = str(reference.get('name', ''))
     if kind not in ('Role', 'ClusterRole'):
         return  # refused by the validation
+
     bound = rbac.Attributes(
         'bind',
         str(reference.get('apiGroup') or rbac.GROUP),
@@ -93,9 +98,11 @@ def _check_binding(
     )
     if authorizer.authorize(request.user, bound).allowed:
         return
+
     rules = authorizer.find_rules(reference, request.namespace)
     if rules is None:
         raise errors.not_found(rbac.GROUP, request.resource.plural, name)
+
     _confirm_held(request, _name_of(binding), rules, authorizer)
 
 
@@ -109,6 +116,7 @@ def _confirm_held(
     missing = list(_find_missing(held, rules))
     if not missing:
         return
+
     user = request.user
     plural = request.resource.plural
     # The messages name the resource of the request.
@@ -119,8 +127,9 @@ def _confirm_held(
         rbac.GROUP,
         plural,
         name,
-        f'user {json.dumps(user.name, ensure_ascii=False)} (groups={_quote(user.groups)}) is attempting to grant '
-        f'RBAC permissions not currently held:\n{listed}{tail}',
+        f'user {json.dumps(user.name, ensure_ascii=False)} (groups={_quote(user.groups)}) is '
+        'attempting to grant RBAC permissions not currently held:\n'
+        f'{listed}{tail}',
     )
 
 
@@ -145,15 +154,19 @@ def _split(rule: Mapping[str, Any]) -> Iterator[_Atom]:
 
 
 def _covers(rule: Mapping[str, Any], atom: _Atom) -> bool:
-    verbs, names = rbac.strings(rule, 'verbs'), rbac.strings(rule, 'resourceNames')
+    verbs = rbac.strings(rule, 'verbs')
+    names = rbac.strings(rule, 'resourceNames')
     if atom.verb not in verbs and '*' not in verbs:
         return False
     if atom.path:
         return not names and any(
             rbac.covers_path(path, atom.path) for path in rbac.strings(rule, 'nonResourceURLs')
         )
-    groups, resources = rbac.strings(rule, 'apiGroups'), rbac.strings(rule, 'resources')
+
+    groups = rbac.strings(rule, 'apiGroups')
+    resources = rbac.strings(rule, 'resources')
     _, slash, subresource = atom.resource.partition('/')
+
     return (
         (atom.group in groups or '*' in groups)
         and (
@@ -171,6 +184,7 @@ def _describe_compacted(atoms: Iterable[_Atom]) -> Iterator[str]:
         # Only the verbs on resources are listed together.
         key = atom if atom.path else atom._replace(verb='')
         verbs.setdefault(key, []).append(atom.verb)
+
     for key, listed in verbs.items():
         parts = (
             [f'NonResourceURLs:{_quote([key.path])}']

@@ -96,6 +96,7 @@ class RoleAuthorizer:
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
+
         failures: list[str] = []
         for binding, subject in self._find_bindings(user, attributes.namespace):
             rules = self.find_rules(_mapping(binding.get('roleRef')), _namespace_of(binding))
@@ -103,6 +104,7 @@ class RoleAuthorizer:
                 failures.append(_describe_missing(_mapping(binding.get('roleRef'))))
             elif any(permits(rule, attributes) for rule in rules):
                 return Decision(True, f'RBAC: allowed by {_describe(binding, subject)}')
+
         return Decision(False, f'RBAC: {aggregate(failures)}' if failures else '')
 
     def rules_for(self, user: requests.User, namespace: str) -> tuple[list[_Body], list[str]]:
@@ -114,13 +116,16 @@ class RoleAuthorizer:
                 failures.append(_describe_missing(_mapping(binding.get('roleRef'))))
             else:
                 collected.extend(rules)
+
         return collected, failures
 
     def find_rules(self, reference: _Body, namespace: str) -> list[_Body] | None:
         """Return the rules of the role that a binding refers to; ``None`` if it does not exist."""
-        kind, name = reference.get('kind'), reference.get('name')
+        kind = reference.get('kind')
+        name = reference.get('name')
         if kind not in ('Role', 'ClusterRole') or (kind == 'Role' and not namespace):
             return None
+
         roles = (
             self._policies.roles(namespace) if kind == 'Role' else self._policies.cluster_roles()
         )
@@ -130,7 +135,8 @@ class RoleAuthorizer:
         return self._aggregate(role) if role.get('aggregationRule') else _rules_of(role)
 
     def _aggregate(self, role: _Body) -> list[_Body]:
-        name, roles = _name_of(role), list(self._policies.cluster_roles())
+        name = _name_of(role)
+        roles = list(self._policies.cluster_roles())
         known, rules = self._aggregated.get(name, ([], []))
         if len(known) != len(roles) or any(map(operator.is_not, known, roles)):
             rules = collect_aggregated(role, roles)
@@ -142,6 +148,7 @@ class RoleAuthorizer:
             subject = _find_subject(binding, user, '')
             if subject is not None:
                 yield binding, subject
+
         for binding in self._policies.role_bindings(namespace) if namespace else ():
             subject = _find_subject(binding, user, namespace)
             if subject is not None:
@@ -170,6 +177,7 @@ def _find_selected_name(options: Mapping[str, str]) -> str:
         requirements = selectors.parse_fields(options.get('fieldSelector', '')).requirements
     except errors.ApiError:  # malformed: refused later, after the authorization
         return ''
+
     name = next(
         (
             ''.join(requirement.values)
@@ -191,14 +199,15 @@ def forbidden_error(
             f'User {_quote(user.name)} cannot {attributes.verb} path {_quote(attributes.path)}'
         )
         return errors.ApiError(403, 'Forbidden', f'forbidden: {text}{tail}', details={})
+
     scope = (
         f'in the namespace {_quote(attributes.namespace)}'
         if attributes.namespace
         else 'at the cluster scope'
     )
     text = (
-        f'User {_quote(user.name)} cannot {attributes.verb} resource {_quote(attributes.full_resource)} '
-        f'in API group {_quote(attributes.group)} {scope}'
+        f'User {_quote(user.name)} cannot {attributes.verb} resource '
+        f'{_quote(attributes.full_resource)} in API group {_quote(attributes.group)} {scope}'
     )
     return errors.forbidden(
         attributes.group, attributes.resource, attributes.name, f'{_sanitize(text)}{tail}'
@@ -211,6 +220,7 @@ def permits(rule: _Body, attributes: Attributes) -> bool:
         return False
     if attributes.path is not None:
         return any(covers_path(path, attributes.path) for path in strings(rule, 'nonResourceURLs'))
+
     names = strings(rule, 'resourceNames')
     return (
         _has_any(rule, 'apiGroups', attributes.group)
@@ -236,6 +246,7 @@ def collect_aggregated(role: _Body, roles: Iterable[_Body]) -> list[_Body]:
     collected: list[_Body] = []
     seen = {_name_of(role)}
     queue = [role]
+
     while queue:
         for found in _select_roles(queue.pop(0), listed):
             if _name_of(found) in seen:
@@ -243,6 +254,7 @@ def collect_aggregated(role: _Body, roles: Iterable[_Body]) -> list[_Body]:
             seen.add(_name_of(found))
             queue.extend([found] if found.get('aggregationRule') else [])
             collected.extend(rule for rule in _rules_of(found) if rule not in collected)
+
     return collected
 
 
@@ -284,11 +296,13 @@ def _find_subject(binding: _Body, user: requests.User, namespace: str) -> _Body 
 
 
 def _is_subject(subject: _Body, user: requests.User, namespace: str) -> bool:
-    kind, name = subject.get('kind'), subject.get('name')
+    kind = subject.get('kind')
+    name = subject.get('name')
     if kind == 'User':
         return name == user.name
     if kind == 'Group':
         return name in user.groups
+
     home = subject.get('namespace') or namespace
     return (
         kind == 'ServiceAccount'
@@ -305,13 +319,17 @@ def _describe(binding: _Body, subject: _Body) -> str:
     if subject.get('kind') == 'ServiceAccount':
         bound = f'{bound}/{subject.get("namespace") or namespace}'
     return (
-        f'{"RoleBinding" if namespace else "ClusterRoleBinding"} {_quote(name)} of {reference.get("kind")} '
-        f'{_quote(str(reference.get("name")))} to {subject.get("kind")} {_quote(bound)}'
+        f'{"RoleBinding" if namespace else "ClusterRoleBinding"} {_quote(name)} of '
+        f'{reference.get("kind")} {_quote(str(reference.get("name")))} to {subject.get("kind")} '
+        f'{_quote(bound)}'
     )
 
 
 def _describe_missing(reference: _Body) -> str:
-    return f'{str(reference.get("kind")).lower()}.{GROUP} {_quote(str(reference.get("name")))} not found'
+    return (
+        f'{str(reference.get("kind")).lower()}.{GROUP} '
+        f'{_quote(str(reference.get("name")))} not found'
+    )
 
 
 def _rules_of(role: _Body) -> list[_Body]:

@@ -44,6 +44,7 @@ class Reviewer:
         """Answer the creation of a review. Raises the API's errors for malformed reviews."""
         if request.subresource == 'token':
             return self._issue_token(request, body, now)
+
         resource = request.resource
         # The kind and the API version can be omitted.
         asked = {
@@ -82,6 +83,7 @@ class Reviewer:
             **_mapping(body.get('metadata')),
             'creationTimestamp': _format(now),
         }
+
         return {
             'kind': TOKEN_KIND,
             'apiVersion': f'{AUTHENTICATION}/v1',
@@ -116,12 +118,14 @@ def review_local_access(body: _Body, namespace: str, authorizer: rbac.Authorizer
         *_check_metadata(body, ('namespace',), 'must be empty except for namespace'),
     ]
     asked = _text(_mapping(spec.get('resourceAttributes')).get('namespace'))
+
     if spec.get('resourceAttributes') is not None and asked != namespace:
         problems.append(
             errors.invalid_value(
                 'spec.resourceAttributes.namespace', asked, 'must match metadata.namespace'
             )
         )
+
     if spec.get('nonResourceAttributes') is not None:
         problems.append(
             errors.invalid_value(
@@ -130,6 +134,7 @@ def review_local_access(body: _Body, namespace: str, authorizer: rbac.Authorizer
                 'disallowed on this kind of request',
             )
         )
+
     return _decide(body, _read_subject(body), authorizer, problems)
 
 
@@ -138,6 +143,7 @@ def review_rules(body: _Body, user: requests.User, authorizer: rbac.Authorizer) 
     namespace = _text(_mapping(body.get('spec')).get('namespace'))
     if not namespace:
         raise errors.bad_request('no namespace on request')
+
     rules, failures = authorizer.rules_for(user, namespace)
     status: dict[str, Any] = {
         'resourceRules': [
@@ -177,6 +183,7 @@ def review_token(body: _Body, authenticator: authn.Authenticator, now: float) ->
     token = _text(spec.get('token'))
     if not token:
         raise errors.bad_request('token is required for TokenReview in authentication')
+
     try:
         user, audiences = authenticator.authenticate_token(
             token, now, rbac.strings(spec, 'audiences')
@@ -189,6 +196,7 @@ def review_token(body: _Body, authenticator: authn.Authenticator, now: float) ->
             'user': build_user_info(user),
             'audiences': list(audiences),
         }
+
     return _complete(body, status)
 
 
@@ -203,10 +211,13 @@ def find_account(request: requests.Request, body: _Body, lookup: authn.Lookup) -
                 f'must match the service account {field} if specified',
             )
             raise errors.invalid(AUTHENTICATION, TOKEN_KIND, request.name, [problem])
+
     account = lookup('serviceaccounts', request.namespace, request.name)
     if account is None:
         raise errors.not_found('', 'serviceaccounts', request.name)
-    asked, actual = metadata.get('uid'), account['metadata']['uid']
+
+    asked = metadata.get('uid')
+    actual = account['metadata']['uid']
     if asked and asked != actual:
         raise errors.conflict(
             AUTHENTICATION,
@@ -230,6 +241,7 @@ def build_token_spec(body: _Body) -> dict[str, Any]:
             'spec.expirationSeconds', lifetime, f'may not specify a duration {limit}'
         )
         raise errors.invalid(AUTHENTICATION, TOKEN_KIND, '', [problem])
+
     return {
         'audiences': rbac.strings(spec, 'audiences') or [tokens.AUDIENCE],
         'expirationSeconds': lifetime,
@@ -242,12 +254,15 @@ def find_bound(request: requests.Request, spec: _Body, lookup: authn.Lookup) -> 
     reference = _mapping(spec.get('boundObjectRef'))
     if not reference:
         return None
-    kind, name = _text(reference.get('kind')), _text(reference.get('name'))
+
+    kind = _text(reference.get('kind'))
+    name = _text(reference.get('name'))
     group, _, version = _text(reference.get('apiVersion')).rpartition('/')
     if group or kind not in _BINDABLE:
         raise errors.bad_request(
             f'cannot bind token to object of type {group}/{version}, Kind={kind}'
         )
+
     stored = lookup(_BINDABLE[kind], '' if kind == 'Node' else request.namespace, name)
     if stored is None:
         raise errors.not_found('', _BINDABLE[kind], name)
@@ -256,6 +271,7 @@ def find_bound(request: requests.Request, spec: _Body, lookup: authn.Lookup) -> 
             f'cannot bind token for serviceaccount "{request.name}" to pod running with '
             f'different serviceaccount name.'
         )
+
     uid = stored['metadata']['uid']
     if reference.get('uid') not in (None, '', uid):
         raise errors.conflict(
@@ -301,7 +317,8 @@ def _complete(body: _Body, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_attributes(spec: _Body) -> rbac.Attributes:
-    resource, path = spec.get('resourceAttributes'), _mapping(spec.get('nonResourceAttributes'))
+    resource = spec.get('resourceAttributes')
+    path = _mapping(spec.get('nonResourceAttributes'))
     if resource is None:
         return rbac.Attributes(_text(path.get('verb')), path=_text(path.get('path')))
     fields = ('verb', 'group', 'resource', 'subresource', 'name', 'namespace')
@@ -321,7 +338,8 @@ def _read_subject(body: _Body) -> requests.User:
 
 def _check_attributes(body: _Body) -> list[errors.FieldError]:
     spec = _mapping(body.get('spec'))
-    resource, path = spec.get('resourceAttributes'), spec.get('nonResourceAttributes')
+    resource = spec.get('resourceAttributes')
+    path = spec.get('nonResourceAttributes')
     if resource is not None and path is not None:
         return [
             errors.invalid_value(

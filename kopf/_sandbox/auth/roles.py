@@ -35,8 +35,8 @@ _AGGREGATED_TO_EDIT = [
     _rule('', 'pods/eviction', 'create'),
     _rule(
         '',
-        'configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets '
-        'serviceaccounts services services/proxy',
+        'configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale '
+        'secrets serviceaccounts services services/proxy',
         _WRITE,
     ),
     _rule('', 'serviceaccounts/token', 'create'),
@@ -63,8 +63,9 @@ _AGGREGATED_TO_EDIT = [
 _AGGREGATED_TO_VIEW = [
     _rule(
         '',
-        'configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers '
-        'replicationcontrollers/scale serviceaccounts services services/status',
+        'configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods '
+        'replicationcontrollers replicationcontrollers/scale serviceaccounts services '
+        'services/status',
         _READ,
     ),
     _rule(
@@ -164,10 +165,12 @@ def default_objects() -> list[dict[str, Any]]:
         extra = {f'{rbac.GROUP}/aggregate-to-{target}': 'true'} if target else {}
         objects.append(_build('ClusterRole', name, extra, aggregationRule=rule, rules=None))
         objects.append(_build('ClusterRole', f'system:aggregate-to-{name}', label, rules=rules))
+
     for name, groups in _BOUND_GROUPS.items():
         reference = {'apiGroup': rbac.GROUP, 'kind': 'ClusterRole', 'name': name}
         subjects = [{'apiGroup': rbac.GROUP, 'kind': 'Group', 'name': group} for group in groups]
         objects.append(_build('ClusterRoleBinding', name, roleRef=reference, subjects=subjects))
+
     return objects
 
 

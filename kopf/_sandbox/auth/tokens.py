@@ -110,9 +110,11 @@ def parse_claims(claims: Mapping[str, Any], now: float, *, leeway: float = 60) -
         raise TokenError('service account token is not valid yet')
     if claims.get('iss') == LEGACY_ISSUER:
         return _parse_legacy(claims)
+
     private = claims['kubernetes.io']
     kinds = [kind for kind in ('pod', 'secret', 'node') if kind in private]
     bound = Bound(kinds[0], private[kinds[0]]['name'], private[kinds[0]]['uid']) if kinds else None
+
     return Account(
         private['namespace'],
         private['serviceaccount']['name'],
@@ -188,6 +190,7 @@ class Signer:
             self.key.public_key().verify(encoded, signed.encode(), ec.ECDSA(hashes.SHA256()))
         except (exceptions.InvalidSignature, binascii.Error, ValueError):
             return None
+
         claims: Mapping[str, Any] = json.loads(_decode(payload))
         return claims if header == self._header else None
 

@@ -75,12 +75,16 @@ def parse(text: str) -> Type:
 
 def split(text: str) -> list[str]:
     """Split by the commas outside of parentheses."""
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
+
     for index, char in enumerate(text):
         depth += (char == '(') - (char == ')')
         if char == ',' and not depth:
             parts.append(text[start:index].strip())
             start = index + 1
+
     return [*parts, text[start:].strip()] if text.strip() else []
 
 
@@ -109,8 +113,10 @@ def _bind(wanted: Type, given: Type, bindings: Bindings) -> bool:
     if known is None or is_loose(known) or known.is_parameter:
         bindings[wanted.name] = given if known is None or not is_loose(given) else known
         return True
+
     if assign(known, given, {}):
         return True
+
     is_wider = assign(given, known, {})
     if is_wider:
         bindings[wanted.name] = given

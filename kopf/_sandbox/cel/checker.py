@@ -28,7 +28,8 @@ class Checker:
     """Checks one expression; the problems are collected in ``problems``."""
 
     def __init__(self, environment: Environment, text: str) -> None:
-        self._environment, self._text = environment, text
+        self._environment = environment
+        self._text = text
         self._problems: list[tuple[int, str]] = []
         self.types: dict[int, cel_types.Type] = {}
         self._scopes: list[dict[str, cel_types.Type]] = [dict(environment.variables)]
@@ -78,6 +79,7 @@ class Checker:
         if owner.fields is not None:
             found = owner.fields.get(field)
             return found or self.complain(node, f"undefined field '{field}'")
+
         if owner.name == 'map':
             return owner.params[1]
         if cel_types.is_loose(owner) or owner.is_parameter:
@@ -91,10 +93,12 @@ class Checker:
             return self._check_choice(node)
         if node.function in _LOGIC:
             return self._check_logic(node)
+
         qualified = find_qualified(node, self._environment.library, self.find_variable)
         if qualified:
             arguments = [self.check(argument) for argument in node.arguments]
             return self._resolve(node, qualified, arguments, is_method=False)
+
         nodes = [*([node.target] if node.target is not None else []), *node.arguments]
         arguments = [self.check(argument) for argument in nodes]
         return self._resolve(node, node.function, arguments, is_method=node.target is not None)
@@ -110,6 +114,7 @@ class Checker:
         library = self._environment.library
         if name not in library.overloads:
             return self.complain(node, f"undeclared reference to '{name}' (in container '')")
+
         found: cel_types.Type | None = None
         for overload in library.find(name, is_method=is_method, count=len(arguments)):
             bindings: cel_types.Bindings = {}
@@ -119,10 +124,12 @@ class Checker:
             ):
                 result = cel_types.substitute(overload.result, bindings)
                 found = result if found in (None, result) else cel_types.DYN
+
         if found is not None:
             return found
         if any(argument == cel_types.ERROR for argument in arguments):
             return cel_types.ERROR
+
         shown = list(map(str, arguments))
         applied = f'{shown[0]}.({", ".join(shown[1:])})' if is_method else f'({", ".join(shown)})'
         return self.complain(
@@ -139,12 +146,14 @@ class Checker:
         else:
             key = self.check(node.arguments[1])
             found = self._resolve(node, '_[_]', [inner, key], is_method=False)
+
         return found if found.name == 'optional' else cel_types.optional_of(found)
 
     def _check_choice(self, node: syntax.Call) -> cel_types.Type:
         condition, first, second = (self.check(argument) for argument in node.arguments)
         bindings: cel_types.Bindings = {}
         wanted = cel_types.Type('A')
+
         if not cel_types.assign(cel_types.BOOL, condition, {}) or not (
             cel_types.assign(wanted, first, bindings) and cel_types.assign(wanted, second, bindings)
         ):
@@ -152,6 +161,7 @@ class Checker:
             return self.complain(
                 node, f"found no matching overload for '_?_:_' applied to '{applied}'"
             )
+
         return bindings['A']
 
     def _check_logic(self, node: syntax.Call) -> cel_types.Type:
@@ -181,6 +191,7 @@ class Checker:
             assert isinstance(entry.key, syntax.Node), 'keys of maps are expressions'
             key = cel_types.join(key, self.check(entry.key))
             value = cel_types.join(value, self._check_entry(entry))
+
         return cel_types.map_of(key or cel_types.Type('K'), value or cel_types.Type('V'))
 
     def _check_entry(self, entry: syntax.Entry) -> cel_types.Type:
@@ -192,6 +203,7 @@ class Checker:
         kind = self._environment.objects.get(node.name)
         if kind is None or kind.fields is None:
             return self.complain(node, f"undeclared reference to '{node.name}' (in container '')")
+
         for entry in node.entries:
             given = self._check_entry(entry)
             wanted = kind.fields.get(str(entry.key))
@@ -200,8 +212,10 @@ class Checker:
             elif not cel_types.assign(wanted, given, {}):
                 self.complain(
                     entry.value,
-                    f"expected type of field '{entry.key}' is '{wanted}' but provided type is '{given}'",
+                    f"expected type of field '{entry.key}' is '{wanted}' but provided type is "
+                    f"'{given}'",
                 )
+
         return kind
 
     def check_comprehension(self, node: syntax.Comprehension) -> cel_types.Type:
@@ -226,6 +240,7 @@ class Checker:
             return (cel_types.INT, kind.params[0]) if node.second else (kind.params[0], kind)
         if kind.name == 'map':
             return kind.params[0], kind.params[1]
+
         if not cel_types.is_loose(kind):
             self.complain(
                 node.range,
@@ -233,6 +248,7 @@ class Checker:
                 '(must be list, map, or dynamic)',
             )
             return cel_types.ERROR, cel_types.ERROR
+
         return cel_types.DYN, cel_types.DYN
 
 
@@ -254,7 +270,9 @@ def find_qualified(node: syntax.Call, library: functions.Library, find_variable:
     while isinstance(target, syntax.Select) and not target.is_test:
         names.insert(0, target.field)
         target = target.operand
+
     if not isinstance(target, syntax.Name) or find_variable(target.name) is not None:
         return ''
+
     name = '.'.join([target.name, *names])
     return name if name in library.overloads else ''

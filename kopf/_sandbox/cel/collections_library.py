@@ -101,6 +101,7 @@ def _add_lists() -> None:
         LIBRARY.method('min', f'list({kind}) -> {kind}', lambda items: _choose('min', min, items))
         LIBRARY.method('max', f'list({kind}) -> {kind}', lambda items: _choose('max', max, items))
         LIBRARY.method('isSorted', f'list({kind}) -> bool', _is_sorted)
+
     LIBRARY.method('indexOf', 'list(T), T -> int', _find)
     LIBRARY.method('lastIndexOf', 'list(T), T -> int', _find_last)
     LIBRARY.method('flatten', 'list(dyn) -> list(dyn)', _flatten)

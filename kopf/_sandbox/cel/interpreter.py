@@ -33,6 +33,7 @@ class Lazy:
                 self._outcome = self._calculate(), None
             except values.EvaluationError as error:
                 self._outcome = None, error
+
         value, failure = self._outcome
         if failure is not None:
             raise failure
@@ -63,6 +64,7 @@ class Interpreter:
                 if name in _CONSTANT_TYPES:
                     return _CONSTANT_TYPES[name]
                 raise values.EvaluationError(f'no such attribute(s): {name}')
+
             value = scope[name]
             if isinstance(value, values.EvaluationError):
                 raise value
@@ -71,7 +73,8 @@ class Interpreter:
         return get
 
     def compile_select(self, node: syntax.Select) -> Evaluator:
-        operand, field = self.compile(node.operand), node.field
+        operand = self.compile(node.operand)
+        field = node.field
         if node.is_test:
             return lambda scope: has_field(operand(scope), field)
         return lambda scope: get_field(operand(scope), field)
@@ -80,6 +83,7 @@ class Interpreter:
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special([self.compile(argument) for argument in node.arguments])
+
         qualified = checker.find_qualified(node, self._library, self._find)
         is_method = node.target is not None and not qualified
         nodes = [node.target, *node.arguments] if is_method else node.arguments
@@ -87,6 +91,7 @@ class Interpreter:
         overloads = self._library.find(
             qualified or node.function, is_method=is_method, count=len(arguments)
         )
+
         return _dispatch(overloads, arguments)
 
     def _find(self, name: str) -> object:
@@ -125,15 +130,18 @@ class Interpreter:
                     continue
                 name = key if isinstance(key, str) else key(scope)
                 made[name] = value.value if is_optional else value
+
             return made
 
         return build
 
     def compile_comprehension(self, node: syntax.Comprehension) -> Evaluator:
-        iterate, initial = self.compile(node.range), self.compile(node.initial)
+        iterate = self.compile(node.range)
+        initial = self.compile(node.initial)
         added = {node.variable, node.second, node.accumulator} - self._names
         self._names |= added
-        condition, step = self.compile(node.condition), self.compile(node.step)
+        condition = self.compile(node.condition)
+        step = self.compile(node.step)
         result = self.compile(node.result)
         self._names -= added
 
@@ -141,6 +149,7 @@ class Interpreter:
             inner = dict(scope)
             pairs = _list_pairs(iterate(scope), is_double=bool(node.second))
             inner[node.accumulator] = initial(scope)
+
             for first, second in pairs:
                 _spend(scope)
                 inner[node.variable] = first
@@ -149,6 +158,7 @@ class Interpreter:
                 if not condition(inner):
                     break
                 inner[node.accumulator] = _attempt(step, inner)
+
             return result(inner)
 
         return run
@@ -206,6 +216,7 @@ def get_optional(owner: Any, key: Any) -> values.Optional:
     if isinstance(owner, list) and isinstance(key, int):
         is_inside = 0 <= key < len(owner)
         return values.Optional(owner[key], True) if is_inside else values.NONE
+
     raise values.EvaluationError('no such overload')
 
 
@@ -227,14 +238,17 @@ def _compile_logic(arguments: Sequence[Evaluator], decisive: bool) -> Evaluator:
         value = _attempt(first, scope)
         if value is decisive:
             return bool(decisive)
+
         other = _attempt(second, scope)
         if other is decisive:
             return bool(decisive)
+
         for outcome in (value, other):
             if isinstance(outcome, values.EvaluationError):
                 raise outcome
             if not isinstance(outcome, bool):
                 raise values.EvaluationError('no such overload')
+
         return not decisive
 
     return decide

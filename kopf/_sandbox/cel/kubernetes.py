@@ -107,8 +107,10 @@ def _parse_url(text: str) -> Url:
         _ = parts.port
     except ValueError:
         raise values.EvaluationError(
-            f'URL parse error during conversion from string: parse "{text}": invalid URI for request'
+            f'URL parse error during conversion from string: parse "{text}": invalid URI for '
+            'request'
         ) from None
+
     is_absolute = bool(parts.scheme) or text.startswith('/')
     if not is_absolute or ' ' in text:
         raise values.EvaluationError(
@@ -140,6 +142,7 @@ def _parse_ip(text: str) -> Ip:
             f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): '
             'unable to parse IP'
         ) from None
+
     return Ip(address)
 
 
@@ -161,6 +164,7 @@ def _parse_cidr(text: str) -> Cidr:
             else f'{_NO_CIDR}{_NO_CIDR}'
             f'netip.ParsePrefix("{text}"): bad bits after slash: "{length}"'
         ) from None
+
     return Cidr(found, network)
 
 
@@ -181,6 +185,7 @@ def _parse_semver(text: str, normalize: bool = False) -> Semver:
     match = _VERSION.fullmatch(_normalize(text) if normalize else text)
     if match is None:
         raise values.EvaluationError(_explain_version(text))
+
     numbers = int(match[1]), int(match[2]), int(match[3])
     parts = tuple(
         (0, int(part), '') if part.isdigit() else (1, 0, part)
@@ -233,6 +238,7 @@ def _add_quantities() -> None:
     method('asInteger', 'Quantity -> int', _to_integer)
     method('asApproximateFloat', 'Quantity -> double', lambda a: float(a.amount))
     method('sign', 'Quantity -> int', lambda a: int(a.amount.compare(0)))
+
     for other in ('Quantity', 'int'):
         method(
             'add', f'Quantity, {other} -> Quantity', lambda a, b: Quantity(a.amount + _operand(b))
@@ -240,6 +246,7 @@ def _add_quantities() -> None:
         method(
             'sub', f'Quantity, {other} -> Quantity', lambda a, b: Quantity(a.amount - _operand(b))
         )
+
     method('isGreaterThan', 'Quantity, Quantity -> bool', lambda a, b: a.amount > b.amount)
     method('isLessThan', 'Quantity, Quantity -> bool', lambda a, b: a.amount < b.amount)
     method('compareTo', 'Quantity, Quantity -> int', lambda a, b: int(a.amount.compare(b.amount)))

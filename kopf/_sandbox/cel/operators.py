@@ -49,6 +49,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
         found = datetime.datetime.fromisoformat(f'{whole}.{micro}{zone.replace("Z", "+00:00")}')
     except ValueError:
         raise _mismatch('google.protobuf.Timestamp') from None
+
     return found.astimezone(datetime.UTC)
 
 
@@ -98,10 +99,12 @@ def _concatenate(first: list[Any], second: list[Any]) -> list[Any]:
     if isinstance(first, values.SetList):
         extra = [item for item in second if not values.contains(first, item)]
         return values.SetList([*first, *extra])
+
     if isinstance(first, values.MapList):
         theirs = values.MapList(second, first.keys).index_items()
         merged = {**first.index_items(), **theirs}
         return values.MapList(list(merged.values()), first.keys)
+
     return [*first, *second]
 
 
@@ -182,6 +185,7 @@ def _find_zone(name: str) -> datetime.tzinfo:
         return datetime.timezone(
             datetime.timedelta(minutes=-minutes if match[1] == '-' else minutes)
         )
+
     try:
         return zoneinfo.ZoneInfo(name)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -197,6 +201,7 @@ def _add_arithmetic() -> None:
             f'_{name}_', 'uint, uint -> uint', lambda a, b, f=calculate: values.check_uint(f(a, b))
         )
         LIBRARY.function(f'_{name}_', 'double, double -> double', calculate)
+
     LIBRARY.function('_/_', 'int, int -> int', lambda a, b: values.check_int(_divide(a, b)))
     LIBRARY.function('_/_', 'uint, uint -> uint', lambda a, b: values.Uint(_divide(a, b)))
     LIBRARY.function('_/_', 'double, double -> double', _divide_doubles)
@@ -235,6 +240,7 @@ def _add_comparison() -> None:
     LIBRARY.function('@put', 'map(A, B), A, B -> map(A, B)', lambda m, k, v: {**m, k: v})
     pairs = [(name, name) for name in _ORDERED]
     pairs += [(first, second) for first in _NUMBERS for second in _NUMBERS]
+
     for name, check in (
         ('<', operator.lt),
         ('<=', operator.le),
@@ -243,10 +249,12 @@ def _add_comparison() -> None:
     ):
         for first, second in pairs:
             LIBRARY.function(f'_{name}_', f'{first}, {second} -> bool', check)
+
     LIBRARY.function('@in', 'A, list(A) -> bool', lambda a, b: values.contains(b, a))
     LIBRARY.function('@in', 'A, map(A, B) -> bool', _is_in_map)
     LIBRARY.function('_[_]', 'list(A), int -> A', _get_item)
     LIBRARY.function('_[_]', 'map(A, B), A -> B', _get_value)
+
     for kind in ('string', 'bytes', 'list(A)', 'map(A, B)'):
         LIBRARY.function('size', f'{kind} -> int', len)
         LIBRARY.method('size', f'{kind} -> int', len)
@@ -319,6 +327,7 @@ def _add_times() -> None:
         call = functools.partial(_get_moment, get)
         LIBRARY.method(name, 'timestamp -> int', call)
         LIBRARY.method(name, 'timestamp, string -> int', call)
+
     for name, unit in (
         ('Hours', 3600e9),
         ('Minutes', 60e9),

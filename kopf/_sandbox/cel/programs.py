@@ -56,13 +56,16 @@ def compile_program(
         node = syntax.parse(text)
     except syntax.SyntaxProblem as problem:
         raise CompilationError(f'compilation failed: {problem}') from problem
+
     examination = checker.Checker(environment, text)
     kind = examination.check(node)
     if examination.problems:
         raise CompilationError('compilation failed: ' + '\n'.join(examination.problems))
+
     if wanted and kind not in wanted:
         names = ' or '.join(map(str, wanted))
         raise CompilationError(f'must evaluate to {names}', given=kind)
+
     evaluator = interpreter.Interpreter(environment.library, environment.variables).compile(node)
     return Program(text, kind, evaluator, frozenset(_iterate_names(node)))
 
@@ -77,6 +80,7 @@ def _iterate_names(node: syntax.Node) -> Any:
         child = getattr(node, field, None)
         if isinstance(child, syntax.Node):
             yield from _iterate_names(child)
+
     for field in ('arguments', 'items', 'entries'):
         for child in getattr(node, field, ()):
             yield from _iterate_entry(child)

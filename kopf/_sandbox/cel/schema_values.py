@@ -59,14 +59,17 @@ def build_type(raw: Raw, *, is_root: bool = False) -> cel_types.Type | None:
     """Return the type of values of a schema; ``None`` if expressions cannot use them."""
     if raw.get('x-kubernetes-int-or-string'):
         return cel_types.DYN
+
     kind = raw.get('type')
     if kind == 'array':
         item = build_type(raw['items']) if isinstance(raw.get('items'), Mapping) else None
         return None if item is None else cel_types.list_of(item)
+
     if kind == 'object':
         return _build_object(raw, is_resource=is_resource(raw, is_root=is_root))
     if kind == 'string':
         return _STRINGS.get(str(raw.get('format') or ''), cel_types.STRING)
+
     found = _SCALARS.get(str(kind))
     return cel_types.DYN if found is None and not kind else found
 
@@ -80,11 +83,14 @@ def _build_object(raw: Raw, *, is_resource: bool) -> cel_types.Type | None:
     if isinstance(additional, Mapping):
         value = build_type(additional)
         return None if value is None else cel_types.map_of(cel_types.STRING, value)
+
     fields: dict[str, cel_types.Type] = {}
     for name, child in list_properties(raw, is_resource=is_resource).items():
-        kind, escaped = build_type(child), escape(name)
+        kind = build_type(child)
+        escaped = escape(name)
         if kind is not None and escaped:
             fields[escaped] = kind
+
     return cel_types.object_of('object', fields)
 
 
@@ -113,6 +119,7 @@ def _build_text(value: str, form: str) -> Any:
             return operators.parse_timestamp(value if 'T' in value else f'{value}T00:00:00Z')
     except values.EvaluationError:
         return value
+
     return value.encode() if form == 'byte' else value
 
 

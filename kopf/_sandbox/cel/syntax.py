@@ -103,10 +103,12 @@ def parse(text: str) -> Node:
         raw = _load_parser().compile(text, disable_check=True).serialize()
     except (RuntimeError, ValueError) as error:
         raise SyntaxProblem(_STATUS.sub('', str(error)).replace('@input', '<input>')) from error
+
     _, message = wire_format.read_pair(raw, 'Any')
     parts = dict(_group(message))
     info = dict(_group(parts.get(3, [b''])[0]))
     positions = dict(_read_position(entry) for entry in info.get(4, []))
+
     return _Reader(positions).read(parts[2][0])
 
 

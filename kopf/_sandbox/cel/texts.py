@@ -81,14 +81,18 @@ def show(value: Any) -> str:
     """Format a value as ``%s`` does."""
     if isinstance(value, list):
         return f'[{", ".join(map(_show_inside, value))}]'
+
     if isinstance(value, dict):
         items = sorted((_show_inside(key), _show_inside(item)) for key, item in value.items())
         return '{' + ', '.join(f'{key}: {item}' for key, item in items) + '}'
+
     if value is None:
         return 'null'
+
     for overload in operators.LIBRARY.overloads['string']:
         if overload.accepts([value]):
             return str(overload.call(value))
+
     return str(value)
 
 
@@ -136,7 +140,9 @@ _VERBS: Final[dict[str, Callable[[Any, int | None], str]]] = {
 
 def _format(template: str, arguments: list[Any]) -> str:
     made: list[str] = []
-    rest, given = template, iter(arguments)
+    rest = template
+    given = iter(arguments)
+
     while True:
         before, percent, rest = rest.partition('%')
         made.append(before)
@@ -158,6 +164,7 @@ def _format_one(verb: str, precision: int | None, given: Any) -> str:
         raise values.EvaluationError(
             f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
         )
+
     try:
         return show_verb(next(given), precision)
     except StopIteration:

@@ -116,6 +116,7 @@ def validate(value: Any, schema: schemas.Schema, *, old: Any = schemas.UNSET) ->
 def _validate(examined: Examined, value: Any, old: Any, path: str) -> Iterator[Finding]:
     if value is None:
         return
+
     if examined.rules:
         yield from _evaluate(examined, value, old, path)
     if isinstance(value, Mapping):
@@ -145,11 +146,13 @@ def _find_key(item: Any, raw: Raw) -> Any:
 
 
 def _evaluate(examined: Examined, value: Any, old: Any, path: str) -> Iterator[Finding]:
-    raw, is_root = examined.raw, examined.is_root
+    raw = examined.raw
+    is_root = examined.is_root
     is_new = old is schemas.UNSET or old is None
     is_same = not is_new and equality.is_same(value, old)
     own = schema_values.build_value(value, raw, is_root=is_root)
     before = None if is_new else schema_values.build_value(old, raw, is_root=is_root)
+
     for rule in examined.rules:
         if rule.is_transition and is_new and not rule.is_optional:
             continue
@@ -167,6 +170,7 @@ def _check(rule: Rule, data: Mapping[str, Any], value: Any, path: str) -> errors
     except values.EvaluationError as error:
         kind = constraints.name_type(value)
         return errors.invalid_value(path or '<nil>', kind, _describe_failure(str(error), rule))
+
     where = f'{path}{rule.field}'.removeprefix('.') or '<nil>'
     return _build_problem(rule, where, value, _make_message(rule, data))
 
@@ -188,6 +192,7 @@ def _build_problem(rule: Rule, path: str, value: Any, message: str) -> errors.Fi
     if rule.reason == 'FieldValueDuplicate':
         shown = '' if is_complex else f': {errors.render(value)}'
         return errors.FieldError(rule.reason, path, f'Duplicate value{shown}')
+
     if is_complex:
         return errors.FieldError(rule.reason, path, f'Invalid value: {message}')
     return errors.invalid_value(path, value, message)
@@ -200,5 +205,6 @@ def _make_message(rule: Rule, data: Mapping[str, Any]) -> str:
         made = str(rule.expression.evaluate(data)).strip()
     except values.EvaluationError:
         return rule.message
+
     is_good = bool(made) and '\n' not in made and len(made.encode()) <= MAX_MESSAGE
     return made if is_good else rule.message

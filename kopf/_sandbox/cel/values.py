@@ -94,8 +94,10 @@ def _equal_lists(first: list[Any], second: list[Any]) -> bool:
     if isinstance(first, SetList):
         return all(contains(second, item) for item in first)
     if isinstance(first, MapList):
-        ours, theirs = first.index_items(), MapList(second, first.keys).index_items()
+        ours = first.index_items()
+        theirs = MapList(second, first.keys).index_items()
         return ours.keys() == theirs.keys() and all(equal(ours[key], theirs[key]) for key in ours)
+
     return all(map(equal, first, second))
 
 
@@ -148,6 +150,7 @@ def fits(kind: cel_types.Type, value: Any) -> bool:
     """Return whether a value is of a type, as far as it affects the choice of overloads."""
     if cel_types.is_loose(kind) or kind.is_parameter:
         return True
+
     name = name_type(value)
     if kind.fields is not None:
         return name == 'map'

@@ -69,23 +69,28 @@ class _Compiler:
     def compile_struct(self, schema: schemas.Schema, full_name: str) -> go_types.Struct:
         if full_name in self._structs:
             return self._structs[full_name]
+
         package, _, short = full_name.rpartition('.')
         struct = go_types.Struct(name=f'{package.rpartition(".")[2]}.{short}', short=short)
         self._structs[full_name] = struct
         codes = _load_codes().get(full_name, {})
+
         for name, child in schema.properties.items():
             raw = (schema.raw.get('properties') or {}).get(name) or {}
             struct.add(name, self._compile_field(name, child, raw, codes.get(name, '')))
+
         return struct
 
     def _compile_field(
         self, name: str, schema: schemas.Schema, raw: Mapping[str, Any], code: str
     ) -> go_types.Field:
         code, _, embedded = code.partition('@')
-        marks, named = code[: len(code) - len(code.lstrip('*!-'))], code.lstrip('*!-')
+        marks = code[: len(code) - len(code.lstrip('*!-'))]
+        named = code.lstrip('*!-')
         type_ = self._compile_type(schema, raw, named)
         default = None if '-' in marks else raw.get('default')
         is_zero = default is None or default in ({}, '', 0, False)
+
         return go_types.Field(
             type=type_,
             path=f'{embedded}.{name}' if embedded else name,
@@ -105,15 +110,18 @@ class _Compiler:
             return _SPECIAL[full_name]
         if schema.properties:
             return self.compile_struct(schema, full_name or named)
+
         if schema.type == 'array' and schema.items is not None:
             item = self._compile_type(
                 schema.items, raw.get('items') or {}, named.removeprefix('[]')
             )
             return go_types.List(named or f'[]{item.name}', item)
+
         if schema.additional is not None:
             item = self._compile_type(schema.additional, raw.get('additionalProperties') or {})
             item = _RESOURCE_AMOUNT if isinstance(item, go_types.Quantity) else item
             return go_types.Map(named or f'map[string]{item.name}', item)
+
         return _pick_scalar(schema.type, schema.raw.get('format') or '', named)
 
 
@@ -122,6 +130,7 @@ def _pick_scalar(kind: str, form: str, named: str) -> go_types.Type:
         if form == 'byte':
             return go_types.Bytes()
         return go_types.String(named) if named else go_types.STRING
+
     if kind == 'integer':
         return go_types.INT32 if form == 'int32' else go_types.INT64
     if kind == 'boolean':

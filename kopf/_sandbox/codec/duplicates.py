@@ -44,12 +44,14 @@ def find_duplicates(raw: bytes) -> Findings:
         walked = list(_walk(json.loads(raw, object_pairs_hook=_Pairs), ''))
     except (ValueError, RecursionError):
         return Findings()
+
     positions: dict[str, int] = {}
     repeated: dict[str, int] = {}
     for number, (path, is_repeated) in enumerate(walked):
         if is_repeated:
             repeated.setdefault(path, number)
         positions.setdefault(path, number)
+
     return Findings(tuple(repeated), {**positions, **repeated})
 
 
@@ -90,6 +92,7 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, bool]]:
 def _walk_nodes(node: Any, walked: set[int]) -> Iterator[str]:
     if isinstance(node.value, str) or id(node) in walked:
         return
+
     walked.add(id(node))
     seen = set()
     for item in node.value:

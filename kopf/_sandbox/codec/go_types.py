@@ -221,6 +221,7 @@ class Struct(Type):
     def decode(self, value: Any, struct: str, path: str) -> Any:
         if not isinstance(value, dict):
             return refuse(value, self.name, struct, path)
+
         prefix = f'{path}.' if path else ''
         for name, item in list(value.items()):
             if (field := self.fields.get(name)) is None:
@@ -231,9 +232,11 @@ class Struct(Type):
                 del value[name]
             else:
                 value[name] = item
+
         for name, field in self.written.items():
             if name not in value:
                 value[name] = field.make_default()
+
         return value
 
     def make_zero(self) -> Any:
@@ -283,6 +286,7 @@ def clean_base64(text: str) -> str:
         wrong = re.search('[^A-Za-z0-9+/\r\n]', text)
         found = wrong.start() if wrong is not None and wrong[0] != '=' else len(packed) // 4 * 4
         raise MismatchError(f'illegal base64 data at input byte {found}') from None
+
     return packed
 
 
@@ -312,6 +316,7 @@ def clean_time(text: str, *, micro: bool = False) -> str:
         moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         raise MismatchError(f'parsing time "{text}": {_find_range(text)} out of range') from None
+
     return moment.strftime('%Y-%m-%dT%H:%M:%S.%fZ' if micro else '%Y-%m-%dT%H:%M:%SZ')
 
 
@@ -323,6 +328,7 @@ def _explain_time(text: str, *, micro: bool) -> str:
         if match is None:
             return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}"'
         rest = rest[match.end() :]
+
     return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "Z07:00"'
 
 

@@ -103,7 +103,8 @@ def _load_source(source: options.Source) -> list[dict[str, Any]]:
             return list(_flatten(_simplify(source, UNKNOWN), UNKNOWN))
         case _:
             raise TypeError(
-                f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.'
+                'Manifests are paths, texts, objects or lists of objects, not '
+                f'{type(source).__name__}.'
             )
 
 
@@ -124,6 +125,7 @@ def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
         raise ManifestError(
             f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}'
         ) from e
+
     return [_simplify(document, source) for document in documents if document is not None]
 
 
@@ -205,6 +207,7 @@ def _make_loader() -> Any:
         'ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document}
     )
     _resolve_as_go(loader)
+
     return loader
 
 
@@ -237,6 +240,7 @@ def _measure(node: Any, known: dict[int, int]) -> int:
     """
     if isinstance(node.value, str):
         return len(node.value) + 1
+
     if id(node) not in known:
         # A provisional value, seen only by the aliases inside of the node itself: by loops.
         known[id(node)] = sys.maxsize
@@ -244,4 +248,5 @@ def _measure(node: Any, known: dict[int, int]) -> int:
             child for item in node.value for child in (item if isinstance(item, tuple) else (item,))
         )
         known[id(node)] = 1 + sum(_measure(child, known) for child in children)
+
     return known[id(node)]

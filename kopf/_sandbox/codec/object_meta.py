@@ -34,6 +34,7 @@ def coerce(metadata: Any, path: str) -> list[str]:
     if not isinstance(metadata, dict):
         kind = go_format.json_type(metadata)
         raise UndecodableError(f'json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta')
+
     unknown = []
     for name, value in list(metadata.items()):
         decode = _FIELDS.get(name)
@@ -46,9 +47,11 @@ def coerce(metadata: Any, path: str) -> list[str]:
             decode(value, f'ObjectMeta.{name}')
             if not value and name not in _POINTERS:
                 del metadata[name]
+
     for name, known in _NESTED.items():
         if name in metadata:
             unknown += _coerce_entries(metadata[name], known, f'{path}.{name}')
+
     return unknown
 
 
@@ -63,6 +66,7 @@ def _coerce_entries(entries: list[Any], known: Mapping[str, Decoder], path: str)
             del entry[name]
         if known is _OWNER_FIELDS:
             entry.update({name: '' for name in _REQUIRED_OF_OWNERS if name not in entry})
+
     return unknown
 
 

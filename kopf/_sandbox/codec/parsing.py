@@ -30,6 +30,7 @@ def parse_json(raw: bytes) -> Any:
         value = jsons.loads(raw)
     except ValueError:
         value = _parse_mistaken(raw)
+
     if raw.count(b'{') + raw.count(b'[') > _DEEPEST and documents.is_too_deep(value, _DEEPEST):
         raise ValueError(TOO_DEEP)
     return value
@@ -60,6 +61,7 @@ def explain_yaml(error: BaseException | None) -> str:
         or getattr(error, 'reason', None)
         or 'the document is malformed'
     )
+
     return f'line {line}: {why}' if line else str(why)
 
 
@@ -88,6 +90,7 @@ def _explain(raw: bytes) -> str:
         return TOO_DEEP
     except ValueError as e:
         return str(e)
+
     return 'there is a number out of range'
 
 
@@ -107,13 +110,16 @@ def _word(why: str, text: str, position: int) -> str:
             text, position + 2 if text[position] == '\\' else position + 1
         )
         return _show(stray[0], 'in \\u hexadecimal character escape') if stray else _TRUNCATED
+
     if why.startswith('Invalid \\'):
         return _show(text[position + 1 : position + 2], 'in string escape code')
     if why.startswith('Invalid control'):
         return _show(text[position], 'in string literal')
+
     if why.startswith('Illegal trailing comma'):
         position = len(text) - len(text[position + 1 :].lstrip())
         why = 'Expecting property' if text[position] == '}' else 'Expecting value'
+
     if why.startswith('Unterminated') or not text[position:].strip():
         return _TRUNCATED
     if why.startswith('Expecting value'):
@@ -130,6 +136,7 @@ def _word_value(text: str, position: int) -> str:
     for expected, found in zip(literal, rest, strict=False):
         if expected != found:
             return _show(found, f"in literal {literal} (expecting '{expected}')")
+
     return (
         _show(rest[1], 'in numeric literal')
         if rest[0] == '-'
@@ -155,12 +162,14 @@ def _find_expectation(why: str, before: str) -> str:
         return 'after object key'
     if why.startswith('Extra data'):
         return 'after top-level value'
+
     opened: list[str] = []
     for found in _CONTAINERS.finditer(before):
         if found[0] in '{[':
             opened.append(found[0])
         elif found[0] in '}]':
             opened.pop()
+
     return 'after object key:value pair' if opened[-1:] == ['{'] else 'after array element'
 
 
@@ -175,4 +184,5 @@ def _show(char: str, context: str) -> str:
             if char == "'"
             else json.dumps(char, ensure_ascii=False)[1:-1]
         )
+
     return f"invalid character '{shown}' {context}" if char else _TRUNCATED

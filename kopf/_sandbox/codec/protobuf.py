@@ -54,8 +54,11 @@ def decode_object(raw: bytes, kind: str, api_version: str) -> dict[str, Any]:
         found_kind, found_version, content = _open_envelope(raw)
     except wire_format.MalformedError as e:
         raise _refuse(e, kind, raw) from None
-    found_kind, found_version = found_kind or kind, found_version or api_version
+
+    found_kind = found_kind or kind
+    found_version = found_version or api_version
     _, version = kinds.split_api_version(found_version)
+
     try:
         name = _find_message(found_kind, found_version, expected=kind)
         obj = {'kind': found_kind, 'apiVersion': found_version, **decode_message(name, content)}
@@ -63,6 +66,7 @@ def decode_object(raw: bytes, kind: str, api_version: str) -> dict[str, Any]:
         raise _refuse(
             e, kind, raw, found=f'{found_kind} in version {errors.render(version)}'
         ) from None
+
     decoding.decode_object(obj, builtins.load_schema(name), kind=found_kind, version=version)
     return obj
 
@@ -76,12 +80,14 @@ def decode_message(name: str, raw: bytes, depth: int = 0) -> Any:
     """
     if depth > MAX_DEPTH:
         raise wire_format.MalformedError('exceeded max depth')
+
     fields = _load_fields(name)
     values: dict[str, Any] = {}
     for number, wire, value in wire_format.read_fields(raw, name.rpartition('.')[2]):
         field = fields.get(number)
         if field is not None:
             _store_value(values, field, wire, value, depth)
+
     convert = _CONVERTERS.get(name)
     return values if convert is None else convert(values)
 
@@ -116,6 +122,7 @@ def _open_envelope(raw: bytes) -> tuple[str, str, bytes]:
         )
     if len(raw) == len(PREFIX):
         raise wire_format.MalformedError('empty body')
+
     type_meta, content = wire_format.read_pair(raw[len(PREFIX) :], 'Unknown')
     api_version, kind = wire_format.read_pair(type_meta, 'TypeMeta')
     return _decode_text(kind), _decode_text(api_version), content
@@ -149,7 +156,8 @@ def _load_fields(name: str) -> Mapping[int, Field]:
 
 def _parse_field(text: str, package: str) -> Field:
     name, _, full_type = text.partition(' ')
-    is_list, is_map = full_type.startswith('[]'), full_type.startswith('map[')
+    is_list = full_type.startswith('[]')
+    is_map = full_type.startswith('map[')
     type_ = full_type.removeprefix('[]').removeprefix('map[string]')
     if type_ not in _SCALARS and '.' not in type_:
         type_ = f'{package}.{type_}'
@@ -163,13 +171,16 @@ def _store_value(values: dict[str, Any], field: Field, wire: int, value: Any, de
         numbers = wire_format.read_packed(value, field.wire)
         values.setdefault(field.name, []).extend(map(_SCALARS[field.type], numbers))
         return
+
     if wire != field.wire:
         shown = f'{field.name[:1].upper()}{field.name[1:]}'
         raise wire_format.MalformedError(f'proto: wrong wireType = {wire} for field {shown}')
+
     if field.is_map:
         key, content = wire_format.read_pair(value, field.name)
         values.setdefault(field.name, {})[_decode_text(key)] = _decode_value(field, content, depth)
         return
+
     item = _decode_value(field, value, depth)
     if field.is_list:
         values.setdefault(field.name, []).append(item)
@@ -212,6 +223,7 @@ def _convert_time(values: Mapping[str, Any], *, micro: bool = False) -> str | No
     """Convert a time; the zero time is empty in protobuf and null in JSON."""
     if not values:
         return None
+
     fraction = datetime.timedelta(microseconds=values.get('nanos', 0) // 1000 if micro else 0)
     try:
         moment = _EPOCH + datetime.timedelta(seconds=values.get('seconds', 0)) + fraction
@@ -219,6 +231,7 @@ def _convert_time(values: Mapping[str, Any], *, micro: bool = False) -> str | No
         raise wire_format.MalformedError(
             'Time.MarshalJSON: year outside of range [0,9999]'
         ) from None
+
     return f'{moment.isoformat(timespec="microseconds" if micro else "seconds")}Z'
 
 

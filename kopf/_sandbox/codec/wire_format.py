@@ -33,7 +33,8 @@ def read_fields(raw: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]
     position = 0
     while position < len(raw):
         tag, position = _read_varint(raw, position)
-        number, wire = convert_sign(tag >> 3, bits=32), tag & 7
+        number = convert_sign(tag >> 3, bits=32)
+        wire = tag & 7
         if wire == GROUP_END:
             raise MalformedError(f'proto: {name}: wiretype end group for non-group')
         if number <= 0:
@@ -47,13 +48,15 @@ def read_fields(raw: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]
 
 def read_pair(raw: bytes, name: str) -> tuple[bytes, bytes]:
     """Read a message of two delimited fields, e.g. a map item. Absent fields are empty."""
-    first, second = b'', b''
+    first = b''
+    second = b''
     for number, wire, value in read_fields(raw, name):
         if number > 2:
             continue
         if not isinstance(value, bytes):
             raise MalformedError(f'proto: wrong wireType = {wire} for field {number} of {name}')
         first, second = (value, second) if number == 1 else (first, value)
+
     return first, second
 
 
@@ -103,6 +106,7 @@ def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number & (2**64 - 1), position
+
     raise MalformedError('proto: integer overflow')
 
 
@@ -118,4 +122,5 @@ def _skip_group(raw: bytes, position: int) -> int:
             depth -= 1
         else:
             _, position = _read_value(raw, position, wire)
+
     return position

@@ -24,7 +24,9 @@ class TokenController:
     def __init__(
         self, store: memory.Storage, hands: interfaces.Hands, signer: tokens.Signer
     ) -> None:
-        self._store, self._hands, self._signer = store, hands, signer
+        self._store = store
+        self._hands = hands
+        self._signer = signer
         self._suspects: dict[str, None] = {}  # the keys of secrets to examine, in order
         self.authority = b''  # the certificate in PEM
 
@@ -39,25 +41,31 @@ class TokenController:
 
     def settle(self) -> bool:
         """Examine all suspects; return whether there were any."""
-        suspects, self._suspects = self._suspects, {}
+        suspects = self._suspects
+        self._suspects = {}
         for key in suspects:
             stored = self._store.shelf(SECRETS).objects.get(key)
             if stored is not None and not stored.is_leaving:
                 self._examine(stored)
+
         return bool(suspects)
 
     def _examine(self, stored: memory.Stored) -> None:
         body = stored.load()
         annotations = body['metadata'].get('annotations') or {}
-        name, uid = annotations.get(NAME) or '', annotations.get(UID) or ''
+        name = annotations.get(NAME) or ''
+        uid = annotations.get(UID) or ''
         account = self._store.get(ACCOUNTS, stored.namespace, name)
+
         if account is None or uid not in ('', account.uid):
             self._hands.delete(SECRETS, stored, 'Background')
             return
+
         data: dict[str, Any] = body.get('data') or {}
         names = ('ca.crt', 'namespace', 'token') if self.authority else ('namespace', 'token')
         if uid and all(data.get(key) for key in names):
             return
+
         owner = tokens.Account(stored.namespace, name, account.uid)
         made = tokens.build_secret_data(self._signer, owner, stored.name, self.authority)
         body['data'] = {**{key: made[key] for key in names}, **data}

@@ -13,7 +13,8 @@ class DefinitionController:
     """Deletes the objects of CRDs that are being deleted, and then releases the CRDs."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._leaving: dict[str, kinds.Home] = {}  # by the name of the CRD
         self._is_pending = False
 
@@ -32,6 +33,7 @@ class DefinitionController:
         """Continue the pending deletions; return whether there was any work."""
         if not self._is_pending:
             return False
+
         self._is_pending = False
         for name, home in list(self._leaving.items()):
             for stored in self._store.shelf(home).select(''):
@@ -40,6 +42,7 @@ class DefinitionController:
             stored_crd = self._store.get(kinds.CRDS, '', name)
             if stored_crd is not None:
                 self._release(stored_crd, is_empty=not self._store.shelf(home).objects)
+
         return True
 
     def _release(self, stored: memory.Stored, *, is_empty: bool) -> None:
@@ -51,4 +54,5 @@ class DefinitionController:
             ]
         else:
             crds.note_deletion(body, has_begun=True)
+
         self._hands.update(kinds.CRDS, stored, body)

@@ -23,7 +23,9 @@ class Establisher:
     def __init__(
         self, store: memory.Storage, catalog: kinds.Catalog, format_now: Callable[[], str]
     ) -> None:
-        self._store, self._catalog, self._format_now = store, catalog, format_now
+        self._store = store
+        self._catalog = catalog
+        self._format_now = format_now
 
     def notice(self, change: memory.Change) -> None:
         if change.home != kinds.CRDS:
@@ -61,6 +63,7 @@ class Establisher:
             MANAGER, resource.api_version, self._format_now(), 'status', ('spec',)
         )
         managed = server_side.record_update(old, new, schema=resource.schema, author=author)
+
         return (
             {**new, 'metadata': {**new['metadata'], 'managedFields': managed}} if managed else new
         )

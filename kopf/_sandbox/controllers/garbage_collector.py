@@ -18,7 +18,8 @@ class GarbageCollector:
     """Deletes objects whose owners are gone, and performs foreground and orphaning deletions."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._alive: dict[str, Place] = {}  # by uid
         self._dependents: dict[str, set[Place]] = {}  # by the owner's uid
         self._owners: dict[Place, tuple[str, ...]] = {}
@@ -26,11 +27,10 @@ class GarbageCollector:
 
     def notice(self, change: memory.Change) -> None:
         place = (change.home, change.new.key)
-        owners, before = (
-            _get_owner_uids(change.new),
-            self._owners.get((change.home, change.new.key), ()),
-        )
+        owners = _get_owner_uids(change.new)
+        before = self._owners.get((change.home, change.new.key), ())
         self._reindex(place, () if change.type == 'DELETED' else owners)
+
         if change.type == 'DELETED':
             self._alive.pop(change.new.uid, None)
             waiting = [self._alive[uid] for uid in owners if uid in self._alive]
@@ -49,17 +49,20 @@ class GarbageCollector:
 
     def settle(self) -> bool:
         """Examine all suspects; return whether there were any."""
-        suspects, self._suspects = self._suspects, {}
+        suspects = self._suspects
+        self._suspects = {}
         for home, key in suspects:
             stored = self._store.shelf(home).objects.get(key)
             if stored is not None:
                 self._examine(home, stored)
+
         return bool(suspects)
 
     def _examine(self, home: kinds.Home, stored: memory.Stored) -> None:
         body = stored.load()
         meta = body['metadata']
         finalizers = meta.get('finalizers') or []
+
         if meta.get('deletionTimestamp') and deletion.ORPHAN in finalizers:
             self._orphan_dependents(stored.uid)
             self._drop_finalizer(home, stored, body, deletion.ORPHAN)
@@ -77,6 +80,7 @@ class GarbageCollector:
         waiting = [
             reference for reference in solid if self._is_waiting(self._alive[reference['uid']])
         ]
+
         if not solid:
             self._hands.delete(home, stored, 'Background')
         elif len(waiting) == len(solid) and self._dependents.get(stored.uid):
@@ -96,10 +100,12 @@ class GarbageCollector:
         """
         if not any(self._is_waiting(place) for place in self._dependents[stored.uid]):
             return stored
+
         for reference in body['metadata']['ownerReferences']:
             reference.update(
                 {'blockOwnerDeletion': False} if reference.get('blockOwnerDeletion') else {}
             )
+
         self._hands.update(home, stored, body)
         return self._store.shelf(home).objects[stored.key]
 
@@ -136,6 +142,7 @@ class GarbageCollector:
                 reference.get('uid') == uid and bool(reference.get('blockOwnerDeletion'))
                 for reference in references
             )
+
         return blocking
 
     def _orphan_dependents(self, uid: str) -> None:
@@ -167,6 +174,7 @@ class GarbageCollector:
             self._dependents[uid].discard(place)
             if not self._dependents[uid]:
                 del self._dependents[uid]
+
         for uid in owners:
             self._dependents.setdefault(uid, set()).add(place)
         if owners:

@@ -97,6 +97,7 @@ def choose_address(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return LOOPBACK
+
     if address.is_unspecified:
         return LOOPBACK if address.version == 4 else '::1'
     return str(address)
@@ -124,6 +125,7 @@ def _build_network(now: str) -> dict[str, Any]:
             {'f:metadata': {'f:finalizers': {'.': {}, f'v:"{finalizers[0]}"': {}}}},
         ),
     ]
+
     return _build(
         ('networking.k8s.io/v1', 'ServiceCIDR'),
         {'name': NAME, 'finalizers': finalizers},
@@ -143,6 +145,7 @@ def _build_address(now: str) -> dict[str, Any]:
         'f:metadata': {'f:labels': _own_all(labels)},
         'f:spec': {'f:parentRef': _own_all(parent)},
     }
+
     return _build(
         ('networking.k8s.io/v1', 'IPAddress'),
         {'name': SERVICE_ADDRESS, 'labels': labels},
@@ -168,6 +171,7 @@ def _build_service(port: int, now: str) -> dict[str, Any]:
         f'f:{name}': {} for name in spec if name not in ('ports', 'clusterIPs', 'ipFamilies')
     }
     owned['f:ports'] = {'.': {}, f'k:{{"port":{PORT},"protocol":"TCP"}}': _own_all(item)}
+
     return _build(
         ('v1', 'Service'),
         {'name': NAME, 'namespace': NAMESPACE, 'labels': labels},
@@ -187,6 +191,7 @@ def _build_endpoints(address: str, port: int, now: str) -> dict[str, Any]:
     labels = {'endpointslice.kubernetes.io/skip-mirror': 'true'}
     owned = {'f:metadata': {'f:labels': _own_all(labels)}, 'f:subsets': {}}
     ports = [{'name': PORT_NAME, 'port': port, 'protocol': 'TCP'}]
+
     return _build(
         ('v1', 'Endpoints'),
         {'name': NAME, 'namespace': NAMESPACE, 'labels': labels},
@@ -199,6 +204,7 @@ def _build_slice(address: str, port: int, now: str) -> dict[str, Any]:
     labels = {'kubernetes.io/service-name': NAME}
     names = ('addressType', 'endpoints', 'ports')
     owned = {'f:metadata': {'f:labels': _own_all(labels)}, **{f'f:{name}': {} for name in names}}
+
     return _build(
         ('discovery.k8s.io/v1', 'EndpointSlice'),
         {'name': NAME, 'namespace': NAMESPACE, 'labels': labels, 'generation': 1},

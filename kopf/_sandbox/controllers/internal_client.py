@@ -20,7 +20,9 @@ class Housekeeper:
     def __init__(
         self, store: memory.Storage, catalog: kinds.Catalog, sources: prepare.Sources
     ) -> None:
-        self._store, self._catalog, self._sources = store, catalog, sources
+        self._store = store
+        self._catalog = catalog
+        self._sources = sources
 
     def create(
         self, home: kinds.Home, body: dict[str, Any], *, owned: Mapping[str, Any] | None = None
@@ -31,8 +33,10 @@ class Housekeeper:
         ``owned`` are the fields that the controllers own, if any. They are not computed: it costs
         more than all the rest, and these objects come with every namespace.
         """
-        meta, now = body['metadata'], self._sources.format_now()
+        meta = body['metadata']
+        now = self._sources.format_now()
         meta |= {'uid': self._sources.make_uid(), 'creationTimestamp': now}
+
         if owned is not None:
             entry = {
                 'manager': CONTROLLERS,
@@ -41,6 +45,7 @@ class Housekeeper:
             }
             entry |= {'time': now, 'fieldsType': 'FieldsV1', 'fieldsV1': owned}
             meta['managedFields'] = [entry]
+
         resource = self._find(home)
         fields = {} if resource is None else prepare.extract_fields(resource, body)
         self._store.put(home, body, fields=fields)
@@ -56,10 +61,12 @@ class Housekeeper:
 
     def delete(self, home: kinds.Home, stored: memory.Stored, propagation: str) -> None:
         """Remove an object, or mark it as being deleted."""
-        resource, body = self._find(home), stored.load()
+        resource = self._find(home)
+        body = stored.load()
         if resource is None:
             self._store.remove(home, stored)
             return
+
         verdict = deletion.mark(
             resource, body, deletion.Options(propagation=propagation), self._sources.now()
         )
@@ -81,6 +88,7 @@ class Housekeeper:
         )
         managed = server_side.record_update(old, new, schema=resource.schema, author=author)
         rest = {name: value for name, value in new['metadata'].items() if name != 'managedFields'}
+
         return {**new, 'metadata': {**rest, **({'managedFields': managed} if managed else {})}}
 
     def _find(self, home: kinds.Home) -> kinds.Resource | None:

@@ -38,13 +38,16 @@ def note_contents(
     for home, body in contents:
         resources[f'{home.plural}.{home.group} has'] += 1
         finalizers.update(f'{name} in' for name in body['metadata'].get('finalizers') or ())
+
     troubles = {}
     if resources:
         text = f'Some resources are remaining: {_count(resources)}'
         troubles['NamespaceContentRemaining'] = ('SomeResourcesRemain', text)
+
     if finalizers:
         text = f'Some content in the namespace has finalizers remaining: {_count(finalizers)}'
         troubles['NamespaceFinalizersRemaining'] = ('SomeFinalizersRemain', text)
+
     status = namespace.setdefault('status', {})
     status['conditions'] = [
         {

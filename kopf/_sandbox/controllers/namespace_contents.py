@@ -33,7 +33,8 @@ class ContentController:
     """Keeps the initial objects of all namespaces. The authority is set before the first one."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._suspects: dict[str, None] = {}  # the namespaces to examine, in order
         self.authority = b''  # the certificate in PEM
 
@@ -47,11 +48,13 @@ class ContentController:
 
     def settle(self) -> bool:
         """Restore what is missing; return whether there was any work."""
-        suspects, self._suspects = self._suspects, {}
+        suspects = self._suspects
+        self._suspects = {}
         for namespace in suspects:
             stored = self._store.get(kinds.NAMESPACES, '', namespace)
             if stored is not None and not stored.is_leaving:
                 self._fill(namespace)
+
         return bool(suspects)
 
     def _fill(self, namespace: str) -> None:
@@ -62,6 +65,7 @@ class ContentController:
         if stored is None:
             self._hands.create(CONFIGMAPS, wanted, owned=_OWNED)
             return
+
         body = stored.load()
         if body.get('data') != wanted['data'] or _is_undescribed(body):
             body['data'] = wanted['data']

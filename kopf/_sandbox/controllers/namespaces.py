@@ -11,7 +11,8 @@ class NamespaceController:
     """Empties the namespaces that are being deleted, and releases them when they are empty."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._terminating: dict[str, None] = {}
         self._is_pending = False
 
@@ -38,9 +39,11 @@ class NamespaceController:
         for home, stored in self._find_content(namespace):
             if not stored.is_leaving:
                 self._hands.delete(home, stored, 'Background')
+
         left = self._find_content(namespace)
         self._note_contents(namespace, left)
         emptied = self._store.get(kinds.NAMESPACES, '', namespace)
+
         if emptied is not None and not left:
             body = emptied.load()
             finalizers = [

@@ -27,7 +27,8 @@ class ProtectionController:
     """Puts and removes the finalizers of the protected objects."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._suspects: dict[Place, None] = {}  # objects to examine, in order
         self._leaving: dict[Place, None] = {}  # those that are still used
 
@@ -39,18 +40,22 @@ class ProtectionController:
 
     def settle(self) -> bool:
         """Examine all suspects; return whether there were any."""
-        suspects, self._suspects = self._suspects, {}
+        suspects = self._suspects
+        self._suspects = {}
         for place in suspects:
             self._leaving.pop(place, None)
             stored = self._store.shelf(place[0]).objects.get(place[1])
             if stored is not None:
                 self._examine(place, stored)
+
         return bool(suspects)
 
     def _examine(self, place: Place, stored: memory.Stored) -> None:
-        protection, body = PROTECTIONS[place[0]], stored.load()
+        protection = PROTECTIONS[place[0]]
+        body = stored.load()
         meta = body['metadata']
         finalizers: list[str] = meta.get('finalizers') or []
+
         if stored.is_leaving and protection.finalizer in finalizers:
             if protection.is_used(self._store, body):
                 self._leaving[place] = None

@@ -11,7 +11,8 @@ class QuotaController:
     """Keeps the status of quotas. Namespaces without quotas cost nothing."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
-        self._store, self._hands = store, hands
+        self._store = store
+        self._hands = hands
         self._limited: dict[str, int] = {}  # the numbers of quotas by namespaces
         self._changed: dict[str, None] = {}  # the namespaces to examine, in order
 
@@ -25,7 +26,8 @@ class QuotaController:
 
     def settle(self) -> bool:
         """Update the quotas of all changed namespaces; return whether there were any."""
-        changed, self._changed = self._changed, {}
+        changed = self._changed
+        self._changed = {}
         for namespace in changed:
             for stored in self._store.shelf(resource_quotas.QUOTAS).select(namespace):
                 self._update(stored)

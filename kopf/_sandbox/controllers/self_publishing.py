@@ -30,7 +30,9 @@ class SelfPublisher:
     def __init__(
         self, store: memory.Storage, hands: interfaces.Hands, format_now: Callable[[], str]
     ) -> None:
-        self._store, self._hands, self._format_now = store, hands, format_now
+        self._store = store
+        self._hands = hands
+        self._format_now = format_now
         self._place: tuple[str, int] | None = None
         self._is_pending = False
 

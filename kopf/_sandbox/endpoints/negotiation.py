@@ -71,6 +71,7 @@ def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: boo
     is_written = any(media_type in (*WRITTEN, *wildcards) for media_type, _ in options)
     if custom or is_written:
         raise errors.unknown_shape(WRITTEN)
+
     streaming = (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch') if streams else ()
     raise errors.not_acceptable((*WRITTEN, *streaming))
 
@@ -128,6 +129,7 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
         return protobuf.decode_object(raw, kind, api_version)
     if media_type != JSON:
         raise errors.unsupported_media_type((JSON, YAML, PROTOBUF))
+
     try:
         value = parsing.parse_json(raw)
         _check_envelope(value)
@@ -136,6 +138,7 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
         raise (
             errors.bad_request(why) if kind == 'DeleteOptions' else _unrecognized(kind, why, raw)
         ) from e
+
     if api_version:
         return {} if value is None else value
     if isinstance(value, dict | None) and (missing := _find_missing(value or {})):
@@ -185,6 +188,7 @@ def decode_yaml(raw: bytes) -> Any:
         raise errors.bad_request(
             f'error decoding YAML: error converting YAML to JSON: yaml: {why}'
         ) from e
+
     try:
         return parsing.normalize_numbers(documents[0], raw) if documents else None
     except OverflowError as e:
@@ -198,6 +202,7 @@ def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
 
         # Without YAML aliases.
         return yaml.safe_dump(jsons.loads(jsons.dumps(value)), allow_unicode=True).encode()
+
     if pretty:
         return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
     return jsons.dumps(value) + b'\n'
@@ -262,14 +267,18 @@ class Renderer:
 
     def _join_list(self, meta: Mapping[str, Any], items: Sequence[memory.Stored]) -> bytes:
         """Join stored objects to a list, where built-in objects have no kind and API version."""
-        read, custom = conversions.read_raw, self.resource.custom
-        kind, api_version = jsons.dumps(self.resource.kind), jsons.dumps(self.resource.api_version)
+        read = conversions.read_raw
+        custom = self.resource.custom
+        kind = jsons.dumps(self.resource.kind)
+        api_version = jsons.dumps(self.resource.api_version)
         prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)
         raws = [read(self.resource, stored) for stored in items]
+
         if not custom:
             raws = [
                 b'{' + raw.removeprefix(prefix) if raw.startswith(prefix) else raw for raw in raws
             ]
+
         return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}\n' % (
             jsons.dumps(self.resource.list_kind),
             api_version,

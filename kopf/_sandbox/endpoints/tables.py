@@ -27,6 +27,7 @@ def parse_include(text: str) -> str:
             'includeObject', text, "must be 'Metadata', 'Object', 'None', or empty"
         )
         raise errors.bad_request(f'Unable to convert to Table as requested: {problem}')
+
     return text or 'Metadata'
 
 
@@ -52,6 +53,7 @@ def build_table(
         else list_metadata or {}
     )
     rows = [_build_row(resource, printer, obj, include, now) for obj in objects]
+
     return {
         'kind': 'Table',
         'apiVersion': _API_VERSION,

@@ -96,6 +96,7 @@ class Handler:
             self._cluster.store, request.resource, interest, request.options
         )
         await self._cluster.converter.prepare(request.resource, listing.items)
+
         return negotiation.Answer(
             body=renderer.render_list(listing), media_type=renderer.form.media_type
         )
@@ -109,20 +110,25 @@ class Handler:
             renderer.render_bookmark,
             functools.partial(self._cluster.converter.prepare, request.resource),
         )
+
         return negotiation.Answer(
             lines=watcher.stream(self._cluster.store, request.resource.home, watch, form)
         )
 
     async def _create(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
-        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        body = _decode_body(request, asking)
+        request = _find_duplicates(request, asking)
         reviewer = self._cluster.reviewer
+
         if request.subresource == 'token' or reviewer.answers(request):
             if not isinstance(body, dict):
                 prepare.decode_object(request, body)
             now = self._cluster.sources.now().timestamp()
             return self._answer_review(reviewer.answer(request, body, now), asking)
+
         if request.subresource:
             return await self._act_on_pod(request, body, asking)
+
         outcome = await self._cluster.writer.create(request, body)
         return await self._answer(request, asking, outcome.stored, 201)
 
@@ -132,11 +138,10 @@ class Handler:
         """Evict or bind a pod."""
         if not isinstance(body, dict):
             prepare.decode_object(request, body)
-        kind, schema = (
-            BODY_KINDS[request.subresource][0],
-            builtins.load_schema(ORDERS[request.subresource]),
-        )
+        kind = BODY_KINDS[request.subresource][0]
+        schema = builtins.load_schema(ORDERS[request.subresource])
         decoding.decode_object(body, schema, kind=kind, version='v1')
+
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
             await self._evict(request, options)
@@ -144,6 +149,7 @@ class Handler:
             node = (body.get('target') or {}).get('name') or ''
             binding = dataclasses.replace(request, verb='patch')
             await self._cluster.writer.patch(binding, lambda old: _bind(binding, old, node))
+
         return self._answer_value({**SUCCESS, 'code': 201}, asking, 201)
 
     async def _evict(self, request: requests.Request, options: deletion.Options) -> None:
@@ -154,13 +160,15 @@ class Handler:
         await evictions.evict(cluster.store, cluster.writer, request, budgets, options, now)
 
     async def _update(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
-        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        body = _decode_body(request, asking)
+        request = _find_duplicates(request, asking)
         if request.subresource == 'scale':
             outcome = await self._cluster.writer.patch(
                 request, lambda old: scale_subresource.scale_object(request.resource, old, body)
             )
         else:
             outcome = await self._cluster.writer.update(request, body)
+
         return await self._answer(request, asking, outcome.stored)
 
     async def _patch(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
@@ -168,35 +176,39 @@ class Handler:
         _check_patch_type(request, media_type)
         if media_type == APPLY_PATCH:
             return await self._apply(request, asking)
+
         is_free = request.resource.custom or media_type == STRATEGIC_PATCH
-        patch, request = (
-            negotiation.decode_patch(asking.body, custom=is_free),
-            _find_duplicates(request, asking),
-        )
+        patch = negotiation.decode_patch(asking.body, custom=is_free)
+        request = _find_duplicates(request, asking)
         outcome = await self._cluster.writer.patch(
             request, lambda old: _apply_patch(request, media_type, old, patch)
         )
+
         return await self._answer(request, asking, outcome.stored)
 
     async def _apply(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
         config = negotiation.decode_body(asking.body, negotiation.YAML, request.resource.kind)
         force = request.options.get('force') in ('true', '1')
         lines = _find_repeated_lines(request, asking)
+
         if lines and prepare.is_strict(request):
             # The wrong fields are reported before the repeated ones.
             trial = dataclasses.replace(request, dry_run=True)
             await self._cluster.writer.apply(trial, config, force=True)
             raise _refuse_repeated(lines)
+
         if request.subresource != 'scale':
             outcome = await self._cluster.writer.apply(request, config, force=force)
             request.warnings.extend(lines)
             code = 201 if outcome.is_created else 200
             return await self._answer(request, asking, outcome.stored, code)
+
         scaled = scale_subresource.build_applied(request.resource, config)
         try:
             outcome = await self._cluster.writer.apply(request, scaled, force=force)
         except errors.ApiError as e:
             raise scale_subresource.reword_conflict(request.resource, e) from e
+
         return await self._answer(request, asking, outcome.stored)
 
     async def _delete(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
@@ -222,6 +234,7 @@ class Handler:
         renderer = self._choose_renderer(request, asking)
         listing = reader.Listing(items, self._cluster.store.version)
         await self._cluster.converter.prepare(request.resource, items)
+
         return negotiation.Answer(
             body=renderer.render_list(listing), media_type=renderer.form.media_type
         )
@@ -234,6 +247,7 @@ class Handler:
             or (request.resource.group, request.resource.plural) not in deletion.ORPHANING
         ):
             return options
+
         if request.resource.plural == 'jobs':
             request.warnings.append(JOBS_WARNING)
         return dataclasses.replace(options, propagation='Orphan')
@@ -249,6 +263,7 @@ class Handler:
             )
             renderer = dataclasses.replace(renderer, resource=scale_subresource.SCALES)
             return negotiation.Answer(code, renderer.render_body(scale), renderer.form.media_type)
+
         return negotiation.Answer(code, renderer.render_object(stored), renderer.form.media_type)
 
     def _answer_value(
@@ -267,6 +282,7 @@ class Handler:
         if form.shape:
             meta = review.get('metadata') or {}
             review = {'kind': form.shape, 'apiVersion': 'meta.k8s.io/v1', 'metadata': meta}
+
         return self._answer_value(review, asking, 201)
 
     def _choose_renderer(self, request: requests.Request, asking: Asking) -> negotiation.Renderer:
@@ -300,9 +316,11 @@ def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Requ
     """Add the repeated fields of the body to the request: decoding loses them."""
     if request.options.get('fieldValidation') == 'Ignore':
         return request
+
     if negotiation.is_yaml(asking.content_type):
         lines = duplicates.find_repeated_lines(asking.body)
         return dataclasses.replace(request, repeated_lines=tuple(lines)) if lines else request
+
     found = duplicates.find_duplicates(asking.body)
     if not found.paths:
         return request
@@ -326,13 +344,17 @@ def _decode_delete_options(asking: Asking) -> dict[str, Any]:
     body = negotiation.decode_body(asking.body, asking.content_type, 'DeleteOptions', 'v1')
     if not isinstance(body, dict):
         raise errors.bad_request('the body of a deletion must be DeleteOptions')
-    kind, api_version = body.get('kind') or 'DeleteOptions', body.get('apiVersion') or 'v1'
+
+    kind = body.get('kind') or 'DeleteOptions'
+    api_version = body.get('apiVersion') or 'v1'
     if kind != 'DeleteOptions':
         raise errors.bad_request(errors.describe_unknown_kind(kind, api_version))
+
     try:
         decoding.decode_object(body, builtins.load_schema(DELETE_OPTIONS), kind=kind, version='v1')
     except errors.ApiError as e:
         raise errors.bad_request(e.message.partition(f'as a {kind}: ')[2]) from e
+
     return body
 
 
@@ -352,6 +374,7 @@ def _apply_patch(
         patched = strategic.strategic_merge(
             target, patch, None if request.subresource == 'scale' else resource.schema
         )
+
     return (
         scale_subresource.scale_object(resource, old, patched)
         if request.subresource == 'scale'
@@ -360,11 +383,13 @@ def _apply_patch(
 
 
 def _bind(request: requests.Request, old: dict[str, Any], node: str) -> dict[str, Any]:
-    current, why = (old.get('spec') or {}).get('nodeName'), ''
+    current = (old.get('spec') or {}).get('nodeName')
+    why = ''
     if old['metadata'].get('deletionTimestamp'):
         why = f'pod {request.name} is being deleted, cannot be assigned to a host'
     elif current:
         why = f'pod {request.name} is already assigned to node {errors.render(current)}'
+
     if why:
         raise errors.conflict('', 'pods/binding', request.name, why)
     return {**old, 'spec': {**(old.get('spec') or {}), 'nodeName': node}}
@@ -379,11 +404,13 @@ def _check_patch_type(request: requests.Request, media_type: str) -> None:
     ]
     if media_type not in accepted:
         raise errors.unsupported_media_type(accepted if request.resource.custom else ())
+
     problem: errors.FieldError | None = None
     if media_type == APPLY_PATCH and not request.options.get('fieldManager'):
         problem = errors.required('fieldManager', 'is required for apply patch')
     elif media_type != APPLY_PATCH and 'force' in request.options:
         problem = errors.forbidden_field('force', 'may not be specified for non-apply patch')
+
     if problem is not None:
         raise errors.invalid('meta.k8s.io', 'PatchOptions', '', [problem])
 
@@ -399,6 +426,7 @@ def _check_options(request: requests.Request) -> None:
         and request.verb in _OPTION_KINDS
     ):
         problems.append(errors.too_long('fieldManager', MAX_MANAGER))
+
     dry_run = request.options.get('dryRun')
     if dry_run and dry_run != 'All':
         problems.append(errors.unknown_dry_run([dry_run]))
@@ -407,5 +435,6 @@ def _check_options(request: requests.Request) -> None:
         problems.append(
             errors.not_supported('fieldValidation', mode, ['', 'Ignore', 'Strict', 'Warn'])
         )
+
     if problems:
         raise errors.invalid('meta.k8s.io', kind, '', problems)

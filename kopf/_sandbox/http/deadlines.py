@@ -33,11 +33,14 @@ def check_timeout(text: str) -> None:
 
 def _explain(text: str) -> str:
     """Return what is wrong with a duration; nothing if it is right."""
-    shown, rest, total = errors.render(text), text[1:] if text[0] in '+-' else text, 0.0
+    shown = errors.render(text)
+    rest = text[1:] if text[0] in '+-' else text
+    total = 0.0
     if rest == '0':
         return ''
     if not rest:
         return f'invalid duration {shown}'
+
     while rest:
         amount = _AMOUNT.match(rest)
         if amount is None:
@@ -49,4 +52,5 @@ def _explain(text: str) -> str:
             return f'unknown unit {errors.render(unit[0])} in duration {shown}'
         total += float(amount[0]) * _UNITS[unit[0]]
         rest = rest[unit.end() :]
+
     return f'invalid duration {shown}' if total >= _LONGEST else ''

@@ -34,6 +34,7 @@ def is_host_served(header: str, host: str) -> bool:
         return bool(name)
     if address is not None:
         return address.is_loopback or host in WILDCARDS
+
     is_local = name in certificates.LOCAL_HOSTS or name.endswith('.localhost')
     return is_local or (host in WILDCARDS and name == socket.gethostname().lower())
 

@@ -50,10 +50,12 @@ def describe(path: str, options: Mapping[str, str]) -> str | None:
         return 'ok' if name in checks else None
     if 'verbose' not in options:
         return 'ok'
+
     excluded = options.get('exclude', '')
     lines = [f'[+]{check} {"excluded: ok" if check == excluded else "ok"}\n' for check in checks]
     unknown = f'warn: some health checks cannot be excluded: no matches for "{excluded}"\n'
     lines += [unknown] if excluded and excluded not in checks else []
+
     return f'{"".join(lines)}{root} check passed\n'
 
 

@@ -35,21 +35,26 @@ class Library:
         if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
             text = health.describe(path, options)
             return None if text is None else negotiation.Answer(200, text.encode(), PLAIN)
+
         if path == '/metrics':
             body = server_metrics.render(self._cluster.store, self._cluster.catalog)
             return negotiation.Answer(200, body, server_metrics.MEDIA_TYPE)
+
         if path == '/version':
             return self._find_version(accept)
         if path == '/openapi/v2':
             return self._find_swagger(accept)
         if path.startswith('/openapi/v3/'):
             return self._find_openapi(path.removeprefix('/openapi/v3/'))
+
         aggregated = path in ('/api', '/apis') and self._find_aggregated(path, accept)
         if aggregated:
             return aggregated
+
         value = self._find_value(path, address)
         if value is None:
             return None
+
         form = negotiation.choose_form(accept, shapes=False, custom=not self.is_read_only(path))
         body = negotiation.encode_value(value, form, pretty=pretty)
         return negotiation.Answer(200, body, form.media_type)
@@ -121,6 +126,7 @@ class Library:
                 return negotiation.Answer(
                     200, body, discovery.AGGREGATED_MEDIA_TYPE.replace(negotiation.JSON, media_type)
                 )
+
         return None
 
     def _find_version(self, accept: str) -> negotiation.Answer:
@@ -158,6 +164,7 @@ class Library:
         publisher = self._cluster.publisher
         found = publisher.load_packed_swagger() if is_packed else publisher.load_swagger()
         media_type = v2.MEDIA_TYPE if is_packed else negotiation.JSON
+
         return negotiation.Answer(
             200, found.body, media_type, headers=[('ETag', f'"{found.etag}"')]
         )

@@ -74,6 +74,7 @@ class Router:
             logger.exception('The sandbox has failed on %s %s.', call.method, call.path)
             error = errors.internal(f'{type(e).__name__}: {e}')
             answer = build_refusal(error, call.headers.get('Accept', ''), call.is_pretty)
+
         headers = [
             *answer.headers,
             *(('Warning', text) for text in warning_headers.build_headers(warnings)),
@@ -86,12 +87,13 @@ class Router:
         target = request_info.parse_path(call.path)
         verb = request_info.detect_verb(call.method, target, call.options) if target else None
         if target is not None:
-            asked.verb, asked.group, asked.plural = verb or '', target.group, target.plural
-            asked.namespace, asked.name, asked.subresource = (
-                target.namespace,
-                target.name,
-                target.subresource,
-            )
+            asked.verb = verb or ''
+            asked.group = target.group
+            asked.plural = target.plural
+            asked.namespace = target.namespace
+            asked.name = target.name
+            asked.subresource = target.subresource
+
         if verb != 'watch':
             deadlines.check_timeout(call.options.get('timeout', ''))
         await self._cluster.faults.afflict(asked)
@@ -99,12 +101,14 @@ class Router:
         asked.user = user.name
         if target is None:
             return self._answer_with_document(call, user)
+
         self._authorize(user, rbac.attributes_of(call.method, target, call.options))
         resource = self._cluster.catalog.find(target.group, target.version, target.plural)
         if resource is None or not is_reachable(resource, target, verb):
             return self._answer_unknown(target)
         if verb is None or not is_served(resource, target, verb):
             raise refuse_method(resource, target, call.method)
+
         request = requests.Request(
             verb,
             resource,
@@ -185,6 +189,7 @@ def is_served(resource: kinds.Resource, target: request_info.Target, verb: str) 
         return verb in resource.verbs and not (
             is_everywhere and verb in ('create', 'deletecollection')
         )
+
     subverbs = {
         subresource.name: subresource.verbs for subresource in discovery.list_subresources(resource)
     }
@@ -222,6 +227,7 @@ def build_refusal(error: errors.ApiError, accept: str, pretty: bool) -> negotiat
         form = negotiation.choose_form(accept, shapes=True)
     except errors.ApiError:
         form = negotiation.Form()
+
     headers = [] if error.retry_after is None else [('Retry-After', str(error.retry_after))]
     return negotiation.Answer(
         error.code,

@@ -56,7 +56,10 @@ class Server:
         port: int = 0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self.cluster, self.host, self.port, self.context = cluster, host, port, context
+        self.cluster = cluster
+        self.host = host
+        self.port = port
+        self.context = context
         self.requests: collections.deque[faults.Asked] = collections.deque(maxlen=REMEMBERED)
         self.interceptor: Interceptor | None = None
         self._router = routing.Router(cluster)
@@ -98,6 +101,7 @@ class Server:
                 if transport is not None:
                     transport.abort()  # the clients may be gone and unable to end the TLS properly
             await asyncio.sleep(0)  # let the aborted connections be closed
+
         self._listener = self._web_server = None
 
     def _make_request(
@@ -119,6 +123,7 @@ class Server:
             content_type=http.headers.get('Content-Type', ''),
         )
         self.requests.append(asked)
+
         try:
             answer = await self._answer(self._make_call(http, path, token), asked)
             asked.code = answer.code
@@ -129,6 +134,7 @@ class Server:
             if http.transport is not None:
                 http.transport.abort()
             raise asyncio.CancelledError from None
+
         return make_response(answer)
 
     async def _answer(self, call: routing.Call, asked: faults.Asked) -> negotiation.Answer:
@@ -147,6 +153,7 @@ class Server:
         if token and 'Authorization' not in headers:
             headers = http.headers.copy()
             headers['Authorization'] = f'Bearer {token}'
+
         secured = self.context is not None and http.transport is not None
         certificate = _read_certificate(http.transport) if secured and http.transport else None
         return routing.Call(
@@ -171,6 +178,7 @@ class Server:
         response.enable_chunked_encoding()
         stream = _make_stream(http, asked)
         self.cluster.faults.open_stream(stream)
+
         try:
             await response.prepare(http)
             async with contextlib.aclosing(lines) as chunks:
@@ -189,6 +197,7 @@ class Server:
             await _end_stream(response, stream.error)
         finally:
             self.cluster.faults.close_stream(stream)
+
         return response
 
 
@@ -216,7 +225,8 @@ def _build_headers(answer: negotiation.Answer) -> list[tuple[str, str]]:
 
 
 def _make_stream(http: web.BaseRequest, asked: faults.Asked) -> faults.Stream:
-    transport, task = http.transport, asyncio.current_task()
+    transport = http.transport
+    task = asyncio.current_task()
     assert task is not None, 'requests are served in tasks'
     return faults.Stream(
         asked, cut=transport.abort if transport is not None else task.cancel, interrupt=task.cancel
@@ -238,10 +248,12 @@ async def _end_stream(response: web.StreamResponse, error: errors.ApiError) -> N
 async def _read_body(http: web.BaseRequest) -> bytes:
     if not http.can_read_body:
         return b''
+
     try:
         body = await http.read()
     except web.HTTPRequestEntityTooLarge:
         body = None
+
     # Versions of the library differ in the limit by one byte.
     if body is None or len(body) > MAX_BODY:
         raise errors.too_large(f'Request entity too large: limit is {MAX_BODY}')

@@ -31,4 +31,5 @@ def _cut(texts: Iterable[str]) -> list[str]:
             break
         kept.append(text[:MAX_ITEM])
         total += len(kept[-1])
+
     return kept

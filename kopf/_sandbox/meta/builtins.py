@@ -137,6 +137,7 @@ def load_schema(name: str) -> schemas.Schema:
         raw = {**load_definitions()[name], **_SPECIAL_MARKS.get(name, {})}
         schema = _compiled[name] = schemas.Schema(raw=raw)
         schemas.fill_schema(schema, raw, _resolve)
+
     return schema
 
 
@@ -158,6 +159,7 @@ def convert_event(obj: Mapping[str, Any], to_api_version: str) -> dict[str, Any]
     """
     if obj.get('apiVersion') == to_api_version:
         return dict(obj)
+
     to_core = to_api_version == 'v1'
     names = {new: old for old, new in _EVENT_FIELDS.items()} if to_core else _EVENT_FIELDS
     converted = {names.get(key, key): value for key, value in obj.items()}
@@ -167,6 +169,7 @@ def convert_event(obj: Mapping[str, Any], to_api_version: str) -> dict[str, Any]
         else (_NEW_EVENT_ZEROS, _NEW_EVENT_OPTIONAL)
     )
     kept = {key: value for key, value in converted.items() if key not in optional or value != ''}
+
     return {
         'kind': 'Event',
         'apiVersion': to_api_version,
@@ -204,9 +207,12 @@ _NEW_EVENT_OPTIONAL: Final = frozenset(('reportingController', 'reportingInstanc
 
 
 def _build_resource(facts: Mapping[str, Any]) -> kinds.Resource:
-    group, version, plural = facts['group'], facts['version'], facts['plural']
+    group = facts['group']
+    version = facts['version']
+    plural = facts['plural']
     subresources = [name for name in facts.get('subresources', ()) if name in SERVED_SUBRESOURCES]
     is_event = plural == EVENTS.plural
+
     return kinds.Resource(
         group=group,
         version=version,
@@ -254,7 +260,8 @@ class _Path:
     """Returns the value of a nested field, if it is present."""
 
     def __init__(self, field: str, default: Any = None) -> None:
-        self._names, self._default = field.split('.'), default
+        self._names = field.split('.')
+        self._default = default
 
     def __call__(self, obj: Any) -> Any:
         for name in self._names:

@@ -77,6 +77,7 @@ def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[st
     resources = select_resources(catalog, group, version)
     if not resources:
         return None
+
     items = [item for resource in resources for item in _describe_resource(resource)]
     head = (
         {'kind': 'APIResourceList'}
@@ -106,6 +107,7 @@ def build_version() -> dict[str, str]:
     major, minor, patch = KUBERNETES_VERSION
     machine = platform.machine().lower()
     architecture = {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine)
+
     return {
         'major': str(major),
         'minor': str(minor),
@@ -136,6 +138,7 @@ def list_versions(catalog: kinds.Catalog) -> dict[str, list[str]]:
         versions.setdefault(resource.group, set()).add(resource.version)
         if not resource.custom:
             builtin.add(resource.group)
+
     groups = [group for group in versions if group in builtin] + sorted(versions.keys() - builtin)
     return {group: sorted(versions[group], key=rank_version) for group in groups}
 
@@ -161,6 +164,7 @@ def list_subresources(resource: kinds.Resource) -> list[Subresource]:
     names = [name for name, served in known if served] + list(resource.subresources)
     ordered = names if resource.custom else sorted(names)
     own = Kind(resource.kind)
+
     return [
         Subresource(name, kind or own, verbs)
         for name in ordered
@@ -209,6 +213,7 @@ def _describe_resource(resource: kinds.Resource) -> Iterator[dict[str, Any]]:
         described['storageVersionHash'] = hash_storage_version(
             resource.home.group, version, resource.kind
         )
+
     yield described
     for subresource in list_subresources(resource):
         name, (kind, group, version), verbs = subresource
@@ -232,6 +237,7 @@ def _aggregate_group(catalog: kinds.Catalog, group: str, versions: Iterable[str]
             for resource in sorted(resources, key=lambda item: item.plural)
         ]
         aggregated.append({'version': version, 'resources': items, 'freshness': 'Current'})
+
     return {'metadata': {'name': group} if group else {}, 'versions': aggregated}
 
 

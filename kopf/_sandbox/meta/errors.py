@@ -24,7 +24,10 @@ class ApiError(Exception):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.code, self.reason, self.message, self.retry_after = code, reason, message, retry_after
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
         self.details = None if details is None and retry_after is None else dict(details or {})
         if self.details is not None and retry_after is not None:
             self.details['retryAfterSeconds'] = retry_after
@@ -166,6 +169,7 @@ def namespace_terminating(group: str, plural: str, name: str, namespace: str) ->
         'message': f'namespace {namespace} is being terminated',
         'field': 'metadata.namespace',
     }
+
     return ApiError(
         error.code,
         error.reason,
@@ -259,6 +263,7 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) ->
     texts = list(dict.fromkeys(str(problem) for problem in problems))
     listed = texts[0] if len(texts) == 1 else f'[{", ".join(texts)}]'
     causes = [problem.cause for problem in problems]
+
     return ApiError(
         422,
         'Invalid',

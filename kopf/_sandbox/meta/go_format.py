@@ -84,4 +84,5 @@ def encode(value: Any) -> str:
         return str(value)
     else:
         text = json.dumps(value, ensure_ascii=False, separators=(',', ':'), sort_keys=True)
+
     return _ESCAPED.sub(lambda match: f'\\u{ord(match[0]):04x}', text)

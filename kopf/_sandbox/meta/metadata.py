@@ -52,6 +52,7 @@ def validate_metadata(
         ]
     elif namespace:
         problems.append(errors.forbidden_field(f'{field}.namespace', 'not allowed on this type'))
+
     generation = meta.get('generation') or 0
     if generation < 0:
         problems.append(
@@ -59,6 +60,7 @@ def validate_metadata(
                 f'{field}.generation', generation, 'must be greater than or equal to 0'
             )
         )
+
     problems += _validate_details(meta, field)
     problems += _validate_finalizers(meta.get('finalizers') or (), field)
     return problems + (validate_standard_finalizers(meta, field) if standard_finalizers else [])
@@ -80,20 +82,24 @@ def validate_metadata_update(
                     f'found new finalizers []string{{{listed}}}',
                 )
             )
+
     if not new.get('resourceVersion'):
         problems.append(
             errors.invalid_value('metadata.resourceVersion', '', 'must be specified for an update')
         )
+
     if (new.get('generation') or 0) < (old.get('generation') or 0):
         problems.append(
             errors.invalid_value(
                 'metadata.generation', new.get('generation') or 0, 'must not be decremented'
             )
         )
+
     for name in _IMMUTABLE:
         if new.get(name) != old.get(name):
             value = new.get(name, '' if name in _STRINGS else None)
             problems.append(errors.invalid_value(f'metadata.{name}', value, 'field is immutable'))
+
     return problems + _validate_details(new, 'metadata')
 
 
@@ -122,8 +128,8 @@ def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
     """Return warnings about new finalizers with no domain, for the kinds that allow them."""
     added = sorted({*(new.get('finalizers') or ())} - {*(old.get('finalizers') or ())})
     return [
-        f'metadata.finalizers: {errors.render(name)}: prefer a domain-qualified finalizer name to avoid '
-        f'accidental conflicts with other finalizer writers'
+        f'metadata.finalizers: {errors.render(name)}: prefer a domain-qualified finalizer name to '
+        'avoid accidental conflicts with other finalizer writers'
         for name in added
         if '/' not in name and name not in _STANDARD_FINALIZERS
     ]
@@ -160,7 +166,8 @@ def _measure(text: str) -> int:
 def _validate_names(
     meta: Mapping[str, Any], name_rule: naming.Check, field: str
 ) -> list[errors.FieldError]:
-    name, prefix = meta.get('name') or '', meta.get('generateName') or ''
+    name = meta.get('name') or ''
+    prefix = meta.get('generateName') or ''
     problems = [
         errors.invalid_value(f'{field}.generateName', prefix, text)
         for text in (naming.check_prefix(name_rule, prefix) if prefix else ())
@@ -173,11 +180,10 @@ def _validate_names(
 
 
 def _validate_details(meta: Mapping[str, Any], field: str) -> list[errors.FieldError]:
-    labels, annotations, owners = (
-        meta.get('labels'),
-        meta.get('annotations'),
-        meta.get('ownerReferences'),
-    )
+    labels = meta.get('labels')
+    annotations = meta.get('annotations')
+    owners = meta.get('ownerReferences')
+
     return [
         *(validate_labels(labels, f'{field}.labels') if labels else ()),
         *(validate_annotations(annotations, f'{field}.annotations') if annotations else ()),
@@ -186,7 +192,8 @@ def _validate_details(meta: Mapping[str, Any], field: str) -> list[errors.FieldE
 
 
 def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[errors.FieldError]:
-    problems, controller = [], ''
+    problems = []
+    controller = ''
     for owner in owners:
         problems += _validate_owner(owner, field)
         if not owner.get('controller'):
@@ -202,6 +209,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[er
                 )
             )
         controller = controller or named
+
     return problems
 
 
@@ -212,6 +220,7 @@ def _validate_owner(owner: Mapping[str, Any], field: str) -> list[errors.FieldEr
         problems.append(
             errors.invalid_value(f'{field}.apiVersion', api_version, 'version must not be empty')
         )
+
     problems += [
         errors.invalid_value(f'{field}.{name}', '', 'must not be empty')
         for name in ('kind', 'name', 'uid')
@@ -223,6 +232,7 @@ def _validate_owner(owner: Mapping[str, Any], field: str) -> list[errors.FieldEr
                 field, _order_owner(owner), '/v1, Kind=Event is disallowed from being an owner'
             )
         )
+
     return problems
 
 
@@ -250,6 +260,7 @@ def _validate_finalizers(finalizers: Sequence[str], field: str) -> list[errors.F
                 'finalizer orphan and foregroundDeletion cannot be both set',
             )
         )
+
     return problems
 
 
@@ -290,6 +301,7 @@ def check_new_version(obj: Mapping[str, Any]) -> None:
         version = go_format.parse_uint(obj['metadata'].get('resourceVersion') or '0')
     except ValueError:
         return
+
     if version:
         raise errors.ApiError(500, '', 'resourceVersion should not be set on objects to be created')
 
@@ -305,7 +317,8 @@ def parse_version(obj: Mapping[str, Any]) -> int:
 
 def prepare_update(new: dict[str, Any], old: Mapping[str, Any]) -> None:
     """Restore the metadata that clients may not change. Modifies the new object."""
-    meta, known = new['metadata'], old['metadata']
+    meta = new['metadata']
+    known = old['metadata']
     meta.pop('selfLink', None)
     meta.pop('generation', None)
     meta.update({name: known[name] for name in _RESTORED if name in known})

@@ -34,13 +34,15 @@ def _explain(text: str, pattern: str, *examples: str) -> str:
 
 
 _LABEL_HINT: Final = _explain(
-    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    f'{_ENDS}',
     _LABEL,
     'my-name',
     '123-abc',
 )
 _SUBDOMAIN_HINT: Final = _explain(
-    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    f"'.', {_ENDS}",
     _SUBDOMAIN,
     'example.com',
 )
@@ -59,7 +61,8 @@ _KEY_HINT: Final = _explain(
     '123-abc',
 )
 _VALUE_HINT: Final = _explain(
-    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    f"'.', {_ENDS}",
     f'({_KEY})?',
     'MyValue',
     'my_value',
@@ -79,8 +82,9 @@ _PERCENT_HINT: Final = _explain(
     '93%',
 )
 _WILDCARD_HINT: Final = _explain(
-    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
-    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which "
+    "must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric "
+    'character',
     rf'\*\.{_SUBDOMAIN}',
     '*.example.com',
 )
@@ -134,17 +138,20 @@ def check_key(value: str) -> list[str]:
     """Check a qualified name: the key of a label, of an annotation, a finalizer, a resource."""
     if _key_regex.fullmatch(value) and len(value) <= 63:
         return []
+
     prefix, slash, name = value.rpartition('/')
     if '/' in prefix:
         return [
             f"a valid label key {_KEY_HINT} with an optional DNS subdomain prefix and '/' "
             "(e.g. 'example.com/MyName')"
         ]
+
     problems = []
     if slash and not prefix:
         problems.append('prefix part must be non-empty')
     elif slash:
         problems.extend(f'prefix part {problem}' for problem in check_subdomain(prefix))
+
     if not name:
         problems.append('name part must be non-empty')
     problems.extend(f'name part {problem}' for problem in _too_long(name, 63))
@@ -166,6 +173,7 @@ def check_config_key(value: str) -> list[str]:
         problems.append(f"must not be '{value}'")
     elif value.startswith('..'):
         problems.append("must not start with '..'")
+
     return problems
 
 
@@ -175,7 +183,8 @@ def check_env_name(value: str) -> list[str]:
     if _env_regex.fullmatch(value):
         return []
     return [
-        "a valid environment variable name must consist only of printable ASCII characters other than '='"
+        'a valid environment variable name must consist only of printable ASCII characters other '
+        "than '='"
     ]
 
 

@@ -76,7 +76,10 @@ def _parse(text: str) -> _Quantity:
     match = _regex.fullmatch(text)
     if match is None or not any(char.isdigit() for char in text):
         raise QuantityError(_MISMATCH)
-    whole, fraction, suffix = match[2] or '0', match[3] or '', match[4]
+
+    whole = match[2] or '0'
+    fraction = match[3] or ''
+    suffix = match[4]
     number = decimal.Decimal(f'{match[1]}{whole}.{fraction}0')
 
     if suffix in _BINARY:
@@ -87,6 +90,7 @@ def _parse(text: str) -> _Quantity:
         family, power = _read_power(suffix)
         amount = number.scaleb(power, _context)
         is_kept = _is_decimal_kept(whole + fraction, scale=power - len(fraction))
+
     return _Quantity(_round(amount), family, text if is_kept else '')
 
 
@@ -136,14 +140,18 @@ def _format_binary(amount: int) -> str:
     for candidate in _BINARY:
         if amount % 1024:
             break
-        amount, suffix = amount // 1024, candidate
+        amount = amount // 1024
+        suffix = candidate
     return f'{amount}{suffix}'
 
 
 def _format_decimal(amount: decimal.Decimal, *, exponential: bool) -> str:
-    power, count = -9, int(amount.scaleb(9, _context))
+    power = -9
+    count = int(amount.scaleb(9, _context))
     while power < 18 and count % 1000 == 0:
-        power, count = power + 3, count // 1000
+        power = power + 3
+        count = count // 1000
+
     if exponential:
         return f'{count}e{power}' if power else str(count)
     return f'{count}{_SUFFIXES[power]}'

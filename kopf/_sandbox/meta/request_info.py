@@ -45,11 +45,13 @@ def parse_path(path: str) -> Target | None:
     group, version, rest = _split_version(parts)
     if not rest:
         return None
+
     is_watch = rest[0] == 'watch' and len(rest) > 1
     namespace, rest = _split_namespace(group, rest[1:] if is_watch else rest)
     depth = 1 if is_watch else 3
     if len(rest) > depth or not all(rest):
         return None
+
     name, subresource = [*rest[1:], '', ''][:2]
     return Target(group, version, rest[0], namespace, name, subresource, is_watch)
 
@@ -81,6 +83,7 @@ def detect_verb(method: str, target: Target, options: Mapping[str, str]) -> str 
         return 'watch' if method == 'GET' else None
     if target.subresource and method == 'POST':
         return 'create'
+
     verbs = _OBJECT_VERBS if target.name else _COLLECTION_VERBS
     verb = verbs.get(method)
     if verb == 'list' and options.get('watch') in ('1', 'true', 'True'):

@@ -24,11 +24,13 @@ def find_resource(catalog: kinds.Catalog, text: str) -> kinds.Resource:
         raise errors.ApiError(
             404, 'NotFound', f'the server doesn\'t have a resource type "{text}"', details={}
         )
+
     if len(homes) > 1:
         listed = ' or '.join(
             sorted(f'{resource.api_version}/{resource.plural}' for resource in precise)
         )
         raise ValueError(f'The resource "{text}" is ambiguous: say which one is meant, {listed}.')
+
     return min(precise, key=_rank)
 
 

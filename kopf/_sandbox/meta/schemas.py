@@ -65,6 +65,7 @@ def compile_schema(raw: Mapping[str, Any], resolve: Resolver | None = None) -> S
         schema = Schema(raw=raw)
         fill_schema(schema, raw, resolve)
         return schema
+
     target = resolve(ref)
     overrides = {key for key in raw if key not in ('$ref', 'allOf', 'description')}
     return (
@@ -84,6 +85,7 @@ def fill_schema(schema: Schema, raw: Mapping[str, Any], resolve: Resolver | None
     # True or false: any keys are possible, and their values are unknown.
     elif additional is not None:
         schema.additional = Schema(raw={}, nullable=True)
+
     items = raw.get('items')
     if isinstance(items, Mapping):
         schema.items = compile_schema(items, resolve)

@@ -43,7 +43,8 @@ class Requirement:
 
     def _compares(self, value: str | None) -> bool:
         try:
-            actual, limit = int(value or ''), int(next(iter(self.values)))
+            actual = int(value or '')
+            limit = int(next(iter(self.values)))
         except ValueError:
             return False
         return actual > limit if self.operator == '>' else actual < limit
@@ -114,6 +115,7 @@ def parse_interest(
         'metadata.namespace',
         *(field.removeprefix('.') for field in selectable),
     }
+
     for key in fields.keys:
         if key not in known and (selectable or custom):
             raise errors.bad_request(f'field label not supported: {key}')
@@ -122,6 +124,7 @@ def parse_interest(
                 f'{errors.render(key)} is not a known field selector: '
                 f'only "metadata.name", "metadata.namespace"'
             )
+
     return Interest(namespace, labels, fields)
 
 
@@ -145,6 +148,7 @@ def parse_fields(text: str) -> Selector:
         requirements.append(
             Requirement(key, 'notin' if operator == '!=' else 'in', frozenset([plain]))
         )
+
     return Selector(tuple(requirements))
 
 
@@ -162,6 +166,7 @@ def build_selector(selector: Mapping[str, Any] | None) -> Selector:
             raise errors.bad_request(f'{shown} is not a valid label selector operator')
         values = frozenset(expression.get('values') or ())
         requirements.append(Requirement(expression.get('key', ''), operator, values))
+
     return Selector(tuple(requirements))
 
 
@@ -186,6 +191,7 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
                 terms.append(requirement.key)
             case _:
                 terms.append(f'!{requirement.key}')
+
     return ','.join(terms)
 
 
@@ -212,12 +218,14 @@ class _Parser:
                 raise ValueError(f"found '{token}', expected: ',' or 'end of string'")
             if token == ',' and (self._peek() is None or self._peek() in _NO_BEGINNINGS):
                 raise ValueError(f"found '{self._peek() or ''}', expected: identifier after ','")
+
         return requirements
 
     def _parse_requirement(self) -> Requirement:
         if self._peek() == '!':
             self._take()
             return Requirement(self._take_key(), '!')
+
         key = self._take_key()
         match self._peek():
             case None | ',':
@@ -275,6 +283,7 @@ class _Parser:
     def _take_values(self, key: str) -> frozenset[str]:
         if (token := self._take()) != '(':
             raise ValueError(f"found '{token or ''}' expected: '('")
+
         values = []
         while self._peek() not in (None, ')'):
             if _TOKEN_OPERATOR.fullmatch(self._peek() or ''):
@@ -285,6 +294,7 @@ class _Parser:
                 self._take()
             elif token != ')':
                 raise ValueError(f"found '{token or ''}', expected: ',' or ')'")
+
         if self._take() != ')':
             raise ValueError("found '', expected: ',', or identifier")
         return frozenset(
@@ -301,13 +311,17 @@ def _check_value(value: str, key: str, index: int = 0) -> str:
 
 
 def _tokenize(text: str) -> list[str]:
-    tokens, position, text = [], 0, text.strip()
+    tokens = []
+    position = 0
+    text = text.strip()
+
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             raise ValueError(f"found '{text[position:]}', expected: identifier")
         tokens.append(match['op'] or match['word'])
         position = match.end()
+
     return tokens
 
 

@@ -96,10 +96,12 @@ class Publisher:
     def _refresh(self) -> None:
         if self._generation == self._catalog.generation:
             return
+
         served: dict[str, list[kinds.Resource]] = {}
         for resource in self._catalog:
             prefix = 'apis' if resource.group else 'api'
             served.setdefault(f'{prefix}/{resource.api_version}', []).append(resource)
+
         self._served = {path: tuple(resources) for path, resources in served.items()}
         self._documents = {
             path: made
@@ -126,6 +128,7 @@ def build_document(resources: Sequence[kinds.Resource]) -> dict[str, Any]:
     schemas = {**published, **{name: load_definition(name) for name in standard}}
     custom = all(resource.custom for resource in resources)
     major, minor, _ = discovery.KUBERNETES_VERSION
+
     return {
         'openapi': '3.0.0',
         'info': {'title': 'Kubernetes CRD Swagger', 'version': 'v0.1.0'}
@@ -149,6 +152,7 @@ def build_swagger(catalog: kinds.Catalog) -> dict[str, Any]:
         name: _SCALARS_IN_V2.get(name) or _downgrade(schema) for name, schema in published.items()
     }
     major, minor, _ = discovery.KUBERNETES_VERSION
+
     return {
         'swagger': '2.0',
         'info': {'title': 'Kubernetes', 'version': f'{major}.{minor}'},
@@ -192,7 +196,8 @@ def _list_roots(
     resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]
 ) -> Iterator[str]:
     for resource in resources:
-        group, version = resource.group, resource.version
+        group = resource.group
+        version = resource.version
         subkinds = [subresource.kind for subresource in discovery.list_subresources(resource)]
         found = [names.get((group, version, kind)) for kind in (resource.kind, resource.list_kind)]
         found += [
@@ -209,6 +214,7 @@ def _collect_definitions(roots: Iterable[str]) -> set[str]:
         if name not in collected:
             collected.add(name)
             pending.extend(_list_refs(name))
+
     return collected
 
 
@@ -247,6 +253,7 @@ def _publish_object(resource: kinds.Resource) -> dict[str, Any]:
     )
     published = _publish_schema(raw)
     fields = {**(published.get('properties') or {}), **_list_common_fields()}
+
     return {**published, 'properties': fields, _GVK: [_build_gvk(resource, resource.kind)]}
 
 
@@ -287,6 +294,7 @@ def _publish_schema(raw: Mapping[str, Any]) -> dict[str, Any]:
         ]
         published['required'] = [*(raw.get('required') or ()), *required]
         published['properties'] = {**published.get('properties', {}), **_list_common_fields()}
+
     return published
 
 
@@ -296,6 +304,7 @@ def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
     if ref is not None:
         marks = _select_fields(schema, lambda key: key == 'description' or key.startswith('x-'))
         return {**marks, '$ref': str(ref).replace(builtins.REF_PREFIX, '#/definitions/')}
+
     if schema.get('x-kubernetes-preserve-unknown-fields') and _GVK in schema:
         return _select_fields(schema, lambda key: key in ('description', 'type', _GVK))
     dropped = _choose_dropped(schema)
@@ -333,6 +342,7 @@ def _map_children(
         mapped['properties'] = {
             name: convert(child) for name, child in schema['properties'].items()
         }
+
     mapped.update(
         (key, convert(schema[key])) for key in _SUBSCHEMAS if isinstance(schema.get(key), Mapping)
     )

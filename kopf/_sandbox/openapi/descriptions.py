@@ -24,12 +24,14 @@ KINDS: Final[Mapping[str, str]] = {
     'CSIStorageCapacity': 'How much storage is left for a storage class in a part of the cluster.',
     'CertificateSigningRequest': 'A request for a certificate, to be approved and signed.',
     'ClusterRole': 'A set of permissions, for the whole cluster or for use in any namespace.',
-    'ClusterRoleBinding': 'A grant of a cluster role to users, groups or service accounts everywhere.',
+    'ClusterRoleBinding': 'A grant of a cluster role to users, groups or service accounts '
+    'everywhere.',
     'ComponentStatus': 'The health of a component of the control plane.',
     'ConfigMap': 'Configuration as keys and values, to be consumed by pods or read by programs.',
     'ControllerRevision': 'A snapshot of the state of a controller, kept for its history.',
     'CronJob': 'Jobs that are started on a schedule.',
-    'CustomResourceDefinition': 'A resource that is added to the API, with its names, versions and schemas.',
+    'CustomResourceDefinition': 'A resource that is added to the API, with its names, versions '
+    'and schemas.',
     'DaemonSet': 'Pods that run one on every chosen node.',
     'DeviceClass': 'A kind of devices that pods can claim, and how to select them.',
     'DeleteOptions': 'How an object should be deleted.',
@@ -59,7 +61,8 @@ KINDS: Final[Mapping[str, str]] = {
     'PriorityClass': 'A named priority for scheduling of pods.',
     'PriorityLevelConfiguration': 'How many requests of a priority the API serves at once.',
     'ReplicaSet': 'A number of identical pods that is maintained; usually owned by a deployment.',
-    'ReplicationController': 'A number of identical pods that is maintained; the predecessor of replica sets.',
+    'ReplicationController': 'A number of identical pods that is maintained; the predecessor of '
+    'replica sets.',
     'ResourceClaim': 'A claim of a pod on devices.',
     'ResourceClaimTemplate': 'A template for the claims of pods on devices.',
     'ResourceSlice': 'Some of the devices of a driver, on a node or elsewhere.',
@@ -93,17 +96,23 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     'ObjectMeta': {
         'annotations': 'Arbitrary texts by their keys, for tools and people; not for selecting.',
         'creationTimestamp': 'When the object was created. Set by the API.',
-        'deletionGracePeriodSeconds': 'How many seconds the object has for its graceful end. Set by the API.',
-        'deletionTimestamp': 'When the object was, or will be, asked to go. Set by the API on deletion.',
-        'finalizers': 'Who must do their part before the object goes. It stays while this list is not empty.',
-        'generateName': 'The beginning of a unique name, if there is no name: the API adds the rest.',
+        'deletionGracePeriodSeconds': 'How many seconds the object has for its graceful end. Set '
+        'by the API.',
+        'deletionTimestamp': 'When the object was, or will be, asked to go. Set by the API on '
+        'deletion.',
+        'finalizers': 'Who must do their part before the object goes. It stays while this list is '
+        'not empty.',
+        'generateName': 'The beginning of a unique name, if there is no name: the API adds the '
+        'rest.',
         'generation': 'A number that moves when the desired state changes. Set by the API.',
         'labels': 'Short texts by their keys; objects can be selected by them.',
         'managedFields': 'Which manager has set which fields. Maintained by the API.',
         'name': 'The name: unique for the resource in its namespace. Cannot be changed.',
         'namespace': 'The namespace in which the object lives. Cannot be changed.',
-        'ownerReferences': 'The objects on which this one depends: when all of them go, it goes too.',
-        'resourceVersion': 'An opaque mark of the version of the object. Set by the API on every change.',
+        'ownerReferences': 'The objects on which this one depends: when all of them go, it goes '
+        'too.',
+        'resourceVersion': 'An opaque mark of the version of the object. Set by the API on every '
+        'change.',
         'selfLink': 'No longer used.',
         'uid': 'An identifier that is never reused, even for the same name. Set by the API.',
     },
@@ -115,17 +124,20 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     'Secret': {
         'data': 'Values by their keys, encoded with base64.',
         'immutable': 'If true, the content cannot be changed, only the metadata can.',
-        'stringData': 'Values by their keys as plain texts; on writing, they go into the data. Never shown.',
+        'stringData': 'Values by their keys as plain texts; on writing, they go into the data. '
+        'Never shown.',
         'type': 'What kind of secret it is; some types require certain keys.',
     },
     'PodSpec': {
         'containers': 'The containers to run: at least one.',
-        'initContainers': 'The containers to run to their ends, one by one, before the others start.',
+        'initContainers': 'The containers to run to their ends, one by one, before the others '
+        'start.',
         'nodeName': 'The node to run on. Usually set by a scheduler.',
         'nodeSelector': 'The labels that the node must have.',
         'restartPolicy': 'When to restart the ended containers: Always, OnFailure, Never.',
         'serviceAccountName': 'The service account to run as.',
-        'terminationGracePeriodSeconds': 'How many seconds the containers have for stopping before they are killed.',
+        'terminationGracePeriodSeconds': 'How many seconds the containers have for stopping '
+        'before they are killed.',
         'volumes': 'The volumes that the containers can mount.',
     },
     'Container': {
@@ -163,9 +175,11 @@ def describe(name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
         f'A list of objects of the kind {short[:-4]}.' if short.endswith('List') else ''
     )
     described = {'description': own, **definition} if is_object and own else dict(definition)
+
     if texts and 'properties' in definition:
         described['properties'] = {
             field: {'description': texts[field], **schema} if field in texts else schema
             for field, schema in definition['properties'].items()
         }
+
     return described

@@ -110,7 +110,9 @@ def _build_resource(
     resource: kinds.Resource,
     names: Mapping[tuple[str, str, str], str],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    group, version, plural = resource.group, resource.version, resource.plural
+    group = resource.group
+    version = resource.version
+    plural = resource.plural
     root = f'/apis/{group}/{version}' if group else f'/api/{version}'
     collection = (
         f'{root}/namespaces/{{namespace}}/{plural}' if resource.namespaced else f'{root}/{plural}'
@@ -122,6 +124,7 @@ def _build_resource(
     if any(verb in resource.verbs for verb in _OBJECT_VERBS):
         verbs = [verb for verb in _OBJECT_VERBS if verb in resource.verbs]
         yield f'{collection}/{{name}}', _build_object(target, verbs)
+
     if resource.namespaced and 'list' in resource.verbs:
         everywhere = dataclasses.replace(
             target, definition=names[group, version, resource.list_kind], everywhere=True
@@ -133,6 +136,7 @@ def _build_resource(
             f'{root}/{plural}',
             {'get': operation, 'parameters': _list_parameters(*sorted((*_LISTING, 'pretty')))},
         )
+
     for name, kind, subverbs in discovery.list_subresources(resource):
         found = (
             (kind.group, kind.version, kind.kind) if kind.version else (group, version, kind.kind)
@@ -156,6 +160,7 @@ def _build_collection(target: Target, list_definition: str | None) -> dict[str, 
         for verb in _COLLECTION_VERBS
         if verb in target.resource.verbs
     }
+
     return {**operations, 'parameters': _list_parameters(*_get_scope(target), 'pretty')}
 
 
@@ -174,13 +179,15 @@ def _get_scope(target: Target) -> tuple[str, ...]:
 
 
 def _build_operation(target: Target, action: Action) -> dict[str, Any]:
-    group, version = target.resource.group, target.resource.version
+    group = target.resource.group
+    version = target.resource.version
     words = [
         word[:1].upper() + word[1:]
         for word in re.split('[.-]', group.removesuffix('.k8s.io') or 'core')
     ]
     tag = ''.join(words)
     body = _build_body(target, action)
+
     return {
         'tags': [f'{tag[:1].lower()}{tag[1:]}_{version}'],
         'operationId': _name_operation(target, action, f'{tag}{version[:1].upper()}{version[1:]}'),

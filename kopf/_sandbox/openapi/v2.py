@@ -35,6 +35,7 @@ def encode(document: Mapping[str, Any]) -> bytes:
         _write_named(1, name, _write(2, _encode_key(scheme)))
         for name, scheme in document['securityDefinitions'].items()
     ]
+
     return b''.join(
         [
             _write_text(1, document['swagger']),
@@ -68,6 +69,7 @@ def _encode_schema(schema: Mapping[str, Any]) -> bytes:
             parts.append(encode_field(number, value))
         elif key.startswith('x-'):
             parts.append(_write(_VENDOR_EXTENSION, _write_text(1, key) + _write_any(2, value)))
+
     return b''.join(parts)
 
 

@@ -40,7 +40,8 @@ class Allocator:
 
     def check_service(self, obj: Object, old: Object | None) -> list[errors.FieldError]:
         """Return the problems with the addresses and ports that a service takes newly."""
-        spec, known = obj.get('spec') or {}, (old or {}).get('spec') or {}
+        spec = obj.get('spec') or {}
+        known = (old or {}).get('spec') or {}
         names = tuple(obj['metadata'].get(name) for name in ('namespace', 'name'))
         others = self._load_specs(names)
         problems = []
@@ -56,6 +57,7 @@ class Allocator:
             for address in fresh
             if address in taken - {'None'}
         ]
+
         return problems + _check_ports(spec, known, _list_ports(others))
 
     def _load_specs(self, besides: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
@@ -85,4 +87,5 @@ def _check_ports(spec: Object, known: Object, taken: set[int]) -> list[errors.Fi
             return [errors.invalid_value(field, number, why)]
         if number in taken:
             return [errors.invalid_value(field, number, 'provided port is already allocated')]
+
     return []

@@ -18,7 +18,8 @@ Body = Mapping[str, Any]
 
 def merge_status(obj: Body, old: Body, *, is_approval: bool, now: str) -> dict[str, Any]:
     """Return the new status: an approval changes only the conditions."""
-    new, known = dict(obj.get('status') or {}), dict(old.get('status') or {})
+    new = dict(obj.get('status') or {})
+    known = dict(old.get('status') or {})
     status = {**known, 'conditions': new.get('conditions') or []} if is_approval else new
     before = {item.get('type'): item for item in known.get('conditions') or ()}
     conditions = [
@@ -51,14 +52,17 @@ def validate(obj: Body, old: Body, *, is_approval: bool) -> list[errors.FieldErr
         for index, item in enumerate(conditions)
         if item.get('type') in (*DECISIONS, 'Failed') and item.get('status') != 'True'
     ]
+
     if all(name in types for name in DECISIONS):
         second = max(DECISIONS, key=types.index)
         text = 'Approved and Denied conditions are mutually exclusive'
         problems.append(errors.invalid_value(field, second, text))
+
     lost = [name for name in (*DECISIONS, 'Failed') if name in known and name not in types]
     problems += [_forbid(field, 'remove', name) for name in lost]
     if is_approval:
         return problems
+
     added = [name for name in DECISIONS if name in types and name not in known]
     return problems + [_forbid(field, 'add', name) for name in added]
 

@@ -38,7 +38,8 @@ class Converter:
     """
 
     def __init__(self, caller: webhook_client.Caller, new_id: Callable[[], str]) -> None:
-        self._caller, self._new_id = caller, new_id
+        self._caller = caller
+        self._new_id = new_id
 
     async def prepare(
         self, resource: kinds.Resource, items: Iterable[memory.Stored], *, again: bool = False
@@ -51,6 +52,7 @@ class Converter:
         """
         if resource.conversion is None:
             return
+
         for stored in items:
             if again or stored.views is None or resource not in stored.views:
                 original = stored.load()
@@ -76,6 +78,7 @@ class Converter:
         own = body['apiVersion']
         if own == wanted or resource.conversion is None:
             return body
+
         subject = f'conversion webhook for {own}, Kind={body["kind"]}'
         hook = parse_hook(resource.conversion)
         try:
@@ -85,6 +88,7 @@ class Converter:
             check_metadata(converted, body)
         except ConversionError as error:
             raise errors.ApiError(500, '', f'{subject} {error}') from error
+
         return {**converted, 'metadata': restore_metadata(converted, body)}
 
     async def _ask(self, hook: matching.Hook, review: Mapping[str, Any]) -> bytes:
@@ -116,9 +120,11 @@ def build_review(
             'failed: webhook does not accept known ConversionReview versions '
             f'({", ".join(hook.versions)})'
         )
+
     meta = {name: value for name, value in body['metadata'].items() if name != 'resourceVersion'}
     request = {'uid': uid, 'desiredAPIVersion': wanted, 'objects': [{**body, 'metadata': meta}]}
     response: dict[str, Any] = {'uid': '', 'convertedObjects': None, 'result': {'metadata': {}}}
+
     return {
         'kind': KIND,
         'apiVersion': f'{GROUP}/{version}',
@@ -133,8 +139,10 @@ def parse_answer(raw: bytes, review: Mapping[str, Any]) -> dict[str, Any]:
         answer = jsons.loads(raw)
     except ValueError:
         answer = ''  # the API parses it as YAML, where almost any text is a string
+
     if not isinstance(answer, dict):
         raise ConversionError(f'failed: {admission_review.describe_undecodable(answer)}')
+
     response = answer.get('response')
     _check_review(answer, response, review)
     objects = response.get('convertedObjects') or [] if isinstance(response, dict) else []
@@ -146,7 +154,8 @@ def parse_answer(raw: bytes, review: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_review(answer: Mapping[str, Any], response: Any, review: Mapping[str, Any]) -> None:
-    version, kind = answer.get('apiVersion') or '', answer.get('kind') or ''
+    version = answer.get('apiVersion') or ''
+    kind = answer.get('kind') or ''
     known = [f'{GROUP}/{name}' for name in VERSIONS]
     if kind != KIND or version not in known:
         raise ConversionError(f'failed: {errors.describe_unknown_kind(kind, version)}')
@@ -162,6 +171,7 @@ def _check_review(answer: Mapping[str, Any], response: Any, review: Mapping[str,
             f'failed: expected response.uid={_quote(review["request"]["uid"])}, '
             f'got {_quote(response.get("uid") or "")}'
         )
+
     _check_result(response.get('result'))
 
 
@@ -175,7 +185,8 @@ def _check_result(result: Any) -> None:
 
 def check_type(converted: Mapping[str, Any], body: Mapping[str, Any], wanted: str) -> None:
     """Raise `ConversionError` if the converted object is of another kind or version."""
-    version, kind = converted.get('apiVersion') or '', converted.get('kind') or ''
+    version = converted.get('apiVersion') or ''
+    kind = converted.get('kind') or ''
     if version != wanted:
         raise ConversionError(
             'returned invalid object at index 0: invalid groupVersion '
@@ -190,15 +201,19 @@ def check_type(converted: Mapping[str, Any], body: Mapping[str, Any], wanted: st
 
 def check_metadata(converted: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Raise `ConversionError` if the identity is changed, or if labels or annotations are wrong."""
-    given, own = converted['metadata'], body['metadata']
+    given = converted['metadata']
+    own = body['metadata']
     if not isinstance(given, Mapping):
         raise ConversionError('returned invalid object: metadata is not an object')
+
     for field, shown in _IDENTITY.items():
-        before, after = own.get(field) or '', given.get(field) or ''
+        before = own.get(field) or ''
+        after = given.get(field) or ''
         if before != after:
             raise ConversionError(
                 f'returned invalid object: must have the same {shown}: {before} != {after}'
             )
+
     for field in _CHANGEABLE:
         checked = {'name': 'any', field: given.get(field)}
         if problems := metadata.validate_metadata(checked, namespaced=False):

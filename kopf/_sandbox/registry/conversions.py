@@ -30,11 +30,13 @@ def read(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
     if _is_viewed(resource):
         viewed: dict[str, Any] = jsons.loads(_find_view(resource, stored))
         return viewed
+
     body = stored.load()
     if _is_native(resource):
         return body
     if resource.home == EVENTS:
         return builtins.convert_event(body, resource.api_version)
+
     body['apiVersion'] = resource.api_version
     schema = resource.schema
     if schema is not None:

@@ -77,6 +77,7 @@ def parse_options(body: Mapping[str, Any] | None, query: Mapping[str, str]) -> O
     problems = _check_options(given)
     if problems:
         raise errors.invalid('meta.k8s.io', 'DeleteOptions', '', problems)
+
     preconditions = given.get('preconditions') or {}
     return Options(
         grace_period=_parse_grace(given.get('gracePeriodSeconds')),
@@ -97,9 +98,11 @@ def _check_options(given: Mapping[str, Any]) -> list[errors.FieldError]:
     if propagation and propagation not in _POLICIES:
         supported = ['Foreground', 'Background', 'Orphan', 'nil']
         problems.append(errors.not_supported('propagationPolicy', propagation, supported))
+
     if propagation and given.get('orphanDependents') is not None:
         why = 'orphanDependents and deletionPropagation cannot be both set'
         problems.append(errors.invalid_value('propagationPolicy', propagation, why))
+
     return problems
 
 
@@ -116,14 +119,15 @@ def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options
     why = ''
     if options.uid and options.uid != stored.uid:
         why = (
-            f'the UID in the precondition ({options.uid}) does not match the UID in record ({stored.uid}). '
-            f'The object might have been deleted and then recreated'
+            f'the UID in the precondition ({options.uid}) does not match the UID in record '
+            f'({stored.uid}). The object might have been deleted and then recreated'
         )
     elif options.version and options.version != str(stored.version):
         why = (
             f'the ResourceVersion in the precondition ({options.version}) does not match '
             f'the ResourceVersion in record ({stored.version}). The object might have been modified'
         )
+
     if why:
         raise errors.conflict(resource.group, resource.kind, stored.name, why)
 
@@ -184,6 +188,7 @@ def _apply_holds(
     if is_rescheduled:
         meta['deletionTimestamp'] = format_time(now + datetime.timedelta(seconds=holds.grace))
         meta['deletionGracePeriodSeconds'] = holds.grace
+
     is_bumped = not was_marked and (resource.group, resource.kind) != CRD
     if is_bumped and meta.get('generation'):
         meta['generation'] += 1
@@ -207,6 +212,7 @@ def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:
         crds.note_deletion(obj, has_begun=False)
     else:
         return
+
     obj['metadata'].pop('deletionGracePeriodSeconds', None)
 
 
@@ -259,7 +265,8 @@ def format_time(moment: datetime.datetime) -> str:
 
 def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Options) -> int:
     """Return the grace period in seconds; zero for all but running pods assigned to a node."""
-    spec, phase = obj.get('spec') or {}, (obj.get('status') or {}).get('phase')
+    spec = obj.get('spec') or {}
+    phase = (obj.get('status') or {}).get('phase')
     if (
         (resource.group, resource.kind) != POD
         or not spec.get('nodeName')
@@ -268,6 +275,7 @@ def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Opt
         return 0
     if options.grace_period is not None:
         return options.grace_period
+
     known = obj['metadata'].get('deletionGracePeriodSeconds')
     return int(known if known is not None else spec.get('terminationGracePeriodSeconds') or 0)
 

@@ -37,6 +37,7 @@ async def evict(
     pod = None if stored is None else stored.load()
     known = [item.load() for item in store.shelf(BUDGETS).select(request.namespace)]
     budget = None if pod is None else find_budget(pod, known)
+
     if pod is not None and budget is not None and is_counted(pod, budget):
         check_budget(budget)
         counting = dataclasses.replace(
@@ -47,6 +48,7 @@ async def evict(
             subresource='status',
         )
         await writing.patch(counting, lambda old: count_eviction(old, pod, now))
+
     await writing.delete(dataclasses.replace(request, verb='delete', subresource=''), options)
 
 
@@ -55,6 +57,7 @@ def find_budget(pod: Object, budgets: Iterable[Body]) -> Body | None:
     phase = (pod.get('status') or {}).get('phase') or ''
     if phase in _UNPROTECTED or pod['metadata'].get('deletionTimestamp'):
         return None
+
     labels = pod['metadata'].get('labels') or {}
     matching = [
         budget for budget in budgets if checks.matches(budget['spec'].get('selector'), labels)
@@ -78,11 +81,14 @@ def is_counted(pod: Object, budget: Object) -> bool:
 
 def check_budget(budget: Object) -> None:
     """Raise 429 if the budget allows no evictions now."""
-    meta, status = budget['metadata'], budget.get('status') or {}
+    meta = budget['metadata']
+    status = budget.get('status') or {}
     name = meta['name']
+
     if (status.get('observedGeneration') or 0) < (meta.get('generation') or 0):
         text = f'The disruption budget {name} is still being processed by the server.'
         raise _refuse(text, retry_after=10)
+
     if not status.get('disruptionsAllowed'):
         desired, current = (
             status.get(field) or 0 for field in ('desiredHealthy', 'currentHealthy')
@@ -108,6 +114,7 @@ def count_eviction(budget: Body, pod: Object, now: datetime.datetime) -> Body:
         pod['metadata']['name']: deletion.format_time(now),
     }
     allowed = status['disruptionsAllowed'] - 1
+
     return {
         **budget,
         'status': {**status, 'disruptionsAllowed': allowed, 'disruptedPods': disrupted},

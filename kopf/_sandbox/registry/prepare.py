@@ -75,9 +75,11 @@ def decode_object(request: requests.Request, body: Any) -> dict[str, Any]:
 
 def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
     """Drop or refuse unknown fields, and refuse values of wrong types. Modifies the object."""
-    resource, schema = request.resource, request.resource.schema
+    resource = request.resource
+    schema = request.resource.schema
     if schema is None:
         return
+
     shown = _dump(obj) if request.verb == 'patch' and is_strict(request) else ''
     unknown = pruning.prune(obj, schema)
     if unknown or request.duplicates or request.repeated_lines:
@@ -103,7 +105,8 @@ def check_applied(request: requests.Request, config: Any) -> None:
 
 def set_defaults(request: requests.Request, obj: dict[str, Any]) -> None:
     """Set the defaults of unset fields. Modifies the object."""
-    resource, schema = request.resource, request.resource.schema
+    resource = request.resource
+    schema = request.resource.schema
     if (resource.group, resource.kind) == CRD:
         crds.default_crd(obj)
     elif not resource.custom:
@@ -125,6 +128,7 @@ def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sour
         obj['status'] = crds.build_initial_status(obj)
     elif resource.has_status and resource.kind not in _STATUS_KEEPERS:
         obj.pop('status', None)
+
     strategies.prepare_create(resource.group, resource.kind, obj, sources.make_site())
 
 
@@ -144,6 +148,7 @@ def prepare_update(
             'metadata': {**old['metadata'], 'finalizers': obj['metadata'].get('finalizers') or []},
             'spec': obj.get('spec') or {},
         }
+
     if resource.has_status or (resource.group, resource.kind) == CRD:
         _copy_field(obj, old, 'status')
     if (resource.group, resource.kind) == CRD:
@@ -151,6 +156,7 @@ def prepare_update(
             **(obj.get('status') or {}),
             'storedVersions': crds.find_stored_versions(obj, old),
         }
+
     counts_status = resource.custom and not resource.has_status
     strategies.prepare_update(
         resource.group, resource.kind, obj, old, sources.make_site(), counts_status=counts_status
@@ -182,7 +188,9 @@ def validate(
     """Raise the API's 422 with all problems of the object. Bindings are not validated."""
     if request.subresource == 'binding':
         return
-    resource, schema = request.resource, request.resource.schema
+
+    resource = request.resource
+    schema = request.resource.schema
     if old is None:
         problems = strategies.validate_create(
             resource.group, resource.kind, obj, namespaced=resource.namespaced
@@ -191,21 +199,26 @@ def validate(
         problems = strategies.validate_update(
             resource.group, resource.kind, obj, old, namespaced=resource.namespaced
         )
+
     if resource.home == approvals.REQUESTS and old is not None:
         is_approval = request.subresource == 'approval'
         problems += approvals.validate(obj, old, is_approval=is_approval)
+
     if (resource.group, resource.kind) == CRD:
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
     elif resource.custom and schema is not None:
         problems += _validate_custom(request, obj, schema, old)
+
     if problems:
         raise errors.invalid(
             resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems
         )
+
     if not resource.custom:
         request.warnings.extend(strategies.list_warnings(obj, old))
         return
+
     request.warnings.extend(
         metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {})
     )
@@ -222,10 +235,12 @@ def _validate_custom(
         problems = validation.validate_status(obj, schema, old)
     else:
         problems = validation.validate(obj, schema, old=before)
+
     if not validation.has_cel(schema) or not availability.is_available():
         return problems
     if any(problem.reason in validation.BLOCKING for problem in problems):
         return problems
+
     from kopf._sandbox.cel import validation_rules  # only if there are rules
 
     findings = validation_rules.validate(obj, schema, old=before)
@@ -257,6 +272,7 @@ def _refuse_patch(shown: str, why: str) -> errors.ApiError:
 def _check_is_object(resource: kinds.Resource, body: Any) -> None:
     if isinstance(body, dict):
         return
+
     kind = {list: 'array', str: 'string', bool: 'bool', int: 'number', float: 'number'}.get(
         type(body), 'null'
     )
@@ -269,17 +285,18 @@ def _check_is_object(resource: kinds.Resource, body: Any) -> None:
 
 
 def _check_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
-    api_version, kind = body.get('apiVersion'), body.get('kind')
+    api_version = body.get('apiVersion')
+    kind = body.get('kind')
     if resource.custom and (not kind or not api_version):
-        shown, missing = (
-            json.dumps(body, separators=(',', ':')),
-            'Kind' if not kind else 'apiVersion',
-        )
+        shown = json.dumps(body, separators=(',', ':'))
+        missing = 'Kind' if not kind else 'apiVersion'
         raise errors.bad_request(
             f'the object provided is unrecognized (must be of type {resource.kind}): '
             f"Object '{missing}' is missing in '{shown}' ({shown})"
         )
-    api_version, kind = api_version or resource.api_version, kind or resource.kind
+
+    api_version = api_version or resource.api_version
+    kind = kind or resource.kind
     if not resource.custom:
         _check_builtin_kind(resource, str(api_version), str(kind))
     if api_version != resource.api_version:
@@ -287,21 +304,26 @@ def _check_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
             f'the API version in the data ({api_version}) does not match the expected API version '
             f'({resource.api_version})'
         )
+
     if kind != resource.kind:
         meta = body.get('metadata')
         name = str(meta.get('name') or '') if isinstance(meta, dict) else ''
         problem = errors.invalid_value('kind', kind, f'must be {resource.kind}')
         raise errors.invalid(resource.group, str(kind), name, [problem])
-    body['apiVersion'], body['kind'] = api_version, kind
+
+    body['apiVersion'] = api_version
+    body['kind'] = kind
 
 
 def _check_patched_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
     """Refuse patches that change the kind; the error differs from that for other requests."""
-    api_version, kind = str(body.get('apiVersion')), str(body.get('kind'))
+    api_version = str(body.get('apiVersion'))
+    kind = str(body.get('kind'))
     if (api_version, kind) == (resource.api_version, resource.kind) or not body.get('apiVersion'):
         return
     if not resource.custom:
         raise _refuse_patch(_dump(body), errors.describe_unknown_kind(kind, api_version))
+
     if api_version != resource.api_version and kind == resource.kind:
         problem = errors.invalid_value('apiVersion', api_version, f'must be {resource.api_version}')
         group, _ = kinds.split_api_version(api_version)
@@ -314,6 +336,7 @@ def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -
     is_known = (group, version, kind) in builtins.load_definition_names()
     if is_known and kind == resource.kind:
         return
+
     package = resource.group.partition('.')[0] or 'core'
     why = (
         f'converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion'
@@ -331,6 +354,7 @@ def _check_identity(request: requests.Request, meta: dict[str, Any]) -> None:
         raise errors.bad_request(
             'the namespace of the provided object does not match the namespace sent on the request'
         )
+
     if not request.resource.namespaced:
         meta.pop('namespace', None)
     if request.name and not meta.get('name'):
@@ -364,6 +388,7 @@ def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -
             f'{resource.kind} in version {errors.render(resource.version)} cannot be handled as a '
             f'{resource.kind}: strict decoding error: {", ".join(texts)}'
         )
+
     if request.options.get('fieldValidation') != 'Ignore':
         request.warnings.extend(texts)
 
@@ -404,6 +429,7 @@ def _take_node(obj: dict[str, Any], old: Mapping[str, Any], now: str) -> dict[st
         'lastTransitionTime': now,
     }
     others = [item for item in status.get('conditions') or () if item['type'] != condition['type']]
+
     return {
         **old,
         'metadata': obj['metadata'],

@@ -21,10 +21,11 @@ from kopf._sandbox.storage import memory
 _NOT_BASE64 = re.compile('[^A-Za-z0-9_-]')
 
 _TOKEN_EXPIRED = (
-    'The provided continue parameter is too old to display a consistent list result. You can start a new list without '
-    'the continue parameter, or use the continue token in this response to retrieve the remainder of the results. '
-    'Continuing with the provided token results in an inconsistent list - objects that were created, modified, '
-    'or deleted between the time the first chunk was returned and now may show up in the list.'
+    'The provided continue parameter is too old to display a consistent list result. You can '
+    'start a new list without the continue parameter, or use the continue token in this response '
+    'to retrieve the remainder of the results. Continuing with the provided token results in an '
+    'inconsistent list - objects that were created, modified, or deleted between the time the '
+    'first chunk was returned and now may show up in the list.'
 )
 
 
@@ -100,18 +101,23 @@ def list_objects(
     # With version 0, the API lists from its cache, which has no pages.
     limit = max(0, watcher.parse_number(options, 'limit') or 0) if version != 0 else 0
     position = _decode_token(options.get('continue', ''))
+
     if position is not None:
         if version:
             raise errors.bad_request(
                 'specifying resource version is not allowed when using continue'
             )
         return _continue(store, resource, interest, position, limit)
+
     _check_reached(store, version)
-    shelf, match = store.shelf(resource.home), options.get('resourceVersionMatch')
+    shelf = store.shelf(resource.home)
+    match = options.get('resourceVersionMatch')
+
     if version and (match == 'Exact' or (not match and limit)):
         if version < shelf.compacted:
             raise errors.expired('The resourceVersion for the provided list is too old.')
         return _cut(_recall(shelf, version, interest.namespace), interest, limit, version)
+
     return _cut(shelf.select(interest.namespace), interest, limit, store.version)
 
 

@@ -23,6 +23,7 @@ def build_scale(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, A
         raise errors.internal(
             f'the spec replicas field {errors.render(scale.spec_path)} does not exist'
         )
+
     status: dict[str, Any] = {
         'replicas': jsonpaths.compile_path(scale.status_path).get(obj, None) or 0
     }
@@ -68,16 +69,19 @@ def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> d
             f'{errors.render(replicas)} into Go struct field ScaleSpec.spec.replicas '
             'of type int32'
         )
+
     if replicas < 0 and resource.custom:
         problem = errors.invalid_value(
             _get_scale(resource).spec_path, replicas, 'should be a non-negative integer'
         )
         raise errors.invalid(resource.group, resource.kind, obj['metadata']['name'], [problem])
+
     if replicas < 0:
         problem = errors.invalid_value(
             'spec.replicas', replicas, 'must be greater than or equal to 0'
         )
         raise errors.invalid('autoscaling', 'Scale', obj['metadata']['name'], [problem])
+
     version = (scale.get('metadata') or {}).get('resourceVersion')
     if version:
         obj['metadata']['resourceVersion'] = version
@@ -90,6 +94,7 @@ def build_applied(resource: kinds.Resource, config: Any) -> dict[str, Any]:
     is_scale = isinstance(config, dict) and (config.get('apiVersion'), config.get('kind')) == KIND
     if not is_scale or resource.custom:
         raise errors.bad_request(f'invalid object type: {server_side.describe_type(config or {})}')
+
     spec = config.get('spec') or {}
     kept = {'replicas': spec['replicas']} if 'replicas' in spec else {}
     return {
@@ -105,10 +110,13 @@ def reword_conflict(resource: kinds.Resource, error: errors.ApiError) -> errors.
     details = dict(error.details or {})
     if error.reason != 'Conflict' or 'causes' not in details:
         return error
-    old, new = f'using {resource.api_version}', f'using {KIND[0]}'
+
+    old = f'using {resource.api_version}'
+    new = f'using {KIND[0]}'
     details['causes'] = [
         {**cause, 'message': cause['message'].replace(old, new)} for cause in details['causes']
     ]
+
     return errors.ApiError(
         error.code, error.reason, error.message.replace(old, new), details=details
     )
@@ -143,6 +151,7 @@ def is_owned(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
             fields = fields.get(f'f:{name}') if isinstance(fields, Mapping) else None
         if fields is not None:
             return True
+
     return False
 
 
@@ -161,5 +170,6 @@ def _format_selector(scale: kinds.Scale, obj: Mapping[str, Any]) -> str:
         return selector
     if not isinstance(selector, Mapping):
         return ''
+
     is_plain = not selector.keys() & {'matchLabels', 'matchExpressions'}
     return selectors.format_selector({'matchLabels': selector} if is_plain else selector)

@@ -37,6 +37,7 @@ def check_types(
         decoding.decode_object(obj, schema, kind=kind, version=version)
     except errors.ApiError as e:
         return e
+
     return None
 
 
@@ -126,20 +127,24 @@ def validate_update(
             if found.standard_finalizers
             else []
         )
+
     wrong = found.validate_metadata(new, namespaced=namespaced) if found.repeats_metadata else []
     wrong += found.validate(new) if found.validates_updated else []
     changes = found.validate_update(new, old)
+
     return [*problems, *changes, *wrong] if found.changes_first else [*problems, *wrong, *changes]
 
 
 def list_warnings(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
     """Return the warnings about a new or changed object: its template of pods, its old fields."""
     for path in _TEMPLATES:
-        found, known = checks.dig(obj, *path), checks.dig(old or {}, *path)
+        found = checks.dig(obj, *path)
+        known = checks.dig(old or {}, *path)
         grace = found.get('terminationGracePeriodSeconds') if isinstance(found, dict) else None
         if isinstance(grace, int) and grace < 0 and found != known:
             field = f'{".".join(path)}.terminationGracePeriodSeconds'
             return [f'{field}: {_NEGATIVE}']
+
     annotations = obj['metadata'].get('annotations') or {}
     is_old_ingress = old is None and obj.get('kind') == 'Ingress' and _OLD_CLASS in annotations
     return [f'annotation "{_OLD_CLASS}" is deprecated, {_USE_CLASS}'] if is_old_ingress else []

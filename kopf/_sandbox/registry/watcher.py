@@ -61,13 +61,16 @@ def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, ver
     check_version_options(options, watch=True)
     since = parse_version(options.get('resourceVersion', ''))
     tells_end = initial == 'true' or (initial is None and not since)
+
     if initial == 'false':
         since = version if since is None else since
     elif initial == 'true' or not since:
         since = None
+
     parse_number(options, 'limit')  # there are no pages, but it must be a number
     timeout = parse_number(options, 'timeoutSeconds')
     bookmarks = options.get('allowWatchBookmarks') in ('true', '1')
+
     return Watch(
         interest,
         since,
@@ -85,50 +88,62 @@ def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
 
 
 def _check_watch_options(options: Mapping[str, str]) -> list[errors.FieldError]:
-    match, initial = options.get('resourceVersionMatch', ''), options.get('sendInitialEvents')
+    match = options.get('resourceVersionMatch', '')
+    initial = options.get('sendInitialEvents')
     problems = []
+
     if initial is not None and match != 'NotOlderThan':
         problems.append(
             _forbid_match('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan')
         )
+
     if match and initial is None:
         problems.append(
             _forbid_match(
                 'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided'
             )
         )
+
     if match and match != 'NotOlderThan':
         problems.append(errors.not_supported('resourceVersionMatch', match, ['NotOlderThan']))
     if match and options.get('continue'):
         problems.append(
             _forbid_match('resourceVersionMatch is forbidden when continue is provided')
         )
+
     return problems
 
 
 def _check_list_options(options: Mapping[str, str]) -> list[errors.FieldError]:
-    match, version = options.get('resourceVersionMatch', ''), options.get('resourceVersion')
+    match = options.get('resourceVersionMatch', '')
+    version = options.get('resourceVersion')
     problems = []
+
     if match and not version:
         problems.append(
             _forbid_match('resourceVersionMatch is forbidden unless resourceVersion is provided')
         )
+
     if match and options.get('continue'):
         problems.append(
             _forbid_match('resourceVersionMatch is forbidden when continue is provided')
         )
+
     if match and match not in ('Exact', 'NotOlderThan'):
         problems.append(
             errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
         )
+
     if match == 'Exact' and version == '0':
         problems.append(
             _forbid_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
         )
+
     if options.get('sendInitialEvents') is not None:
         problems.append(
             errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list')
         )
+
     return problems
 
 
@@ -152,6 +167,7 @@ def parse_number(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name)
     if not text:
         return None
+
     try:
         return int(text)
     except ValueError:

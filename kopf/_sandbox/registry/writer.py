@@ -65,7 +65,10 @@ class Writer:
         sources: prepare.Sources,
         guard: Guard,
     ) -> None:
-        self._store, self._gate, self._sources, self._guard = store, gate, sources, guard
+        self._store = store
+        self._gate = gate
+        self._sources = sources
+        self._guard = guard
         self._admitter = admitters.Admitter(store)
         self._converter = converter
 
@@ -86,6 +89,7 @@ class Writer:
             resource.group, resource.kind
         ):
             return await self.create(dataclasses.replace(request, verb='create'), obj)
+
         if request.resource.conversion is not None:
             await self._converter.prepare(request.resource, [self._find(request)], again=True)
         self._check_uid(request, obj['metadata'].get('uid') or '')
@@ -111,6 +115,7 @@ class Writer:
                 # Another request could create the object while the webhooks were called.
                 if e.reason != 'AlreadyExists':
                     raise
+
         return await self._modify(
             request, lambda old: self._merge(request, old, config, force), is_recorded=True
         )
@@ -124,6 +129,7 @@ class Writer:
             raise errors.forbidden(
                 '', 'namespaces', stored.name, 'this namespace may not be deleted'
             )
+
         await self._converter.prepare(resource, [stored], again=True)
         await self._gate.validate(
             request, 'DELETE', None, conversions.read(resource, stored), options.body
@@ -131,6 +137,7 @@ class Writer:
         current = self._store.get(resource.home, stored.namespace, stored.name)
         if current is None or current.uid != stored.uid:
             raise errors.not_found(resource.group, resource.plural, stored.name)
+
         deletion.check_preconditions(resource, current, options)
         return self._delete(resource, current, options, dry_run=request.dry_run)
 
@@ -149,6 +156,7 @@ class Writer:
             except errors.ApiError as e:
                 if e.code != 404:
                     raise
+
         return wanted
 
     async def _create(self, request: requests.Request, obj: dict[str, Any]) -> Outcome:
@@ -167,6 +175,7 @@ class Writer:
         self._check_namespace(request, obj)
         self._check_absent(request, obj)
         self._admitter.charge(request, obj, None)
+
         return Outcome(self._put(request, storable), is_created=True)
 
     async def _modify(
@@ -188,6 +197,7 @@ class Writer:
                 return await self._replace(request, stored, old, obj)
             except Stale:
                 continue
+
         raise errors.conflict(
             request.resource.group, request.resource.plural, request.name, MODIFIED
         )
@@ -212,15 +222,18 @@ class Writer:
         self._guard(request, obj, old)
         self._admitter.validate(request, obj, old)
         await self._gate.validate(request, 'UPDATE', obj, old)
-        is_released, is_same = deletion.is_released(resource, obj), equality.is_same(obj, old)
+        is_released = deletion.is_released(resource, obj)
+        is_same = equality.is_same(obj, old)
         storable = await self._converter.make_storable(resource, obj)
         if self._store.get(resource.home, stored.namespace, stored.name) is not stored:
             raise Stale
+
         self._admitter.charge(request, obj, old)
         if is_released:
             if not request.dry_run:
                 self._store.remove(resource.home, stored)
             return Outcome(memory.build_stored(storable, stored.version, {}), is_removed=True)
+
         return Outcome(stored if is_same else self._put(request, storable))
 
     def _delete(
@@ -239,6 +252,7 @@ class Writer:
             )
         if verdict is deletion.Verdict.WAIT or dry_run:
             return Outcome(stored)
+
         marked = self._store.put(resource.home, obj, fields=prepare.extract_fields(resource, obj))
         if verdict is deletion.Verdict.DISMISS:
             return Outcome(self._store.remove(resource.home, marked), is_removed=True)
@@ -272,6 +286,7 @@ class Writer:
             )
             admitted = prepare.decode_object(tolerant, pruning.clone(admitted))
             prepare.set_defaults(request, admitted)
+
         return admitted
 
     def _record(
@@ -285,6 +300,7 @@ class Writer:
             return
         if request.resource.home == approvals.REQUESTS:
             return  # as in the API
+
         managed = server_side.record_update(
             old, obj, schema=request.resource.schema, author=self._author(request)
         )
@@ -342,13 +358,15 @@ class Writer:
 
     def _check_uid(self, request: requests.Request, uid: str) -> None:
         """Do not overwrite a new object that reuses a deleted object's name."""
-        resource, stored = request.resource, self._find(request)
+        resource = request.resource
+        stored = self._find(request)
         if uid and uid != stored.uid:
             group = f'{resource.group}/' if resource.custom else ''
             why = (
-                f'StorageError: invalid object, Code: 4, Key: /registry/{group}{resource.plural}/{stored.key}, '
-                f'ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, '
-                f'UID in object meta: {stored.uid}'
+                'StorageError: invalid object, Code: 4, Key: '
+                f'/registry/{group}{resource.plural}/{stored.key}, ResourceVersion: 0, '
+                f'AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in '
+                f'object meta: {stored.uid}'
             )
             raise errors.conflict(resource.group, resource.plural, request.name, why)
 

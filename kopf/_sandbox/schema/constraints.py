@@ -71,6 +71,7 @@ def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 lambda value, field, name: errors.too_long(field, longest),
             )
         )
+
     if (shortest := raw.get('minLength')) is not None:
         found.append(
             Constraint(
@@ -78,6 +79,7 @@ def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 complain_invalid(f'should be at least {shortest} chars long'),
             )
         )
+
     if pattern := raw.get('pattern'):
         found.append(_read_pattern(pattern))
     return found
@@ -115,10 +117,8 @@ def _fit(bound: float, value: Any) -> float:
 
 
 def _read_minimum(minimum: float, exclusive: bool) -> Constraint:
-    low, text = (
-        _cut(minimum),
-        'should be greater than' if exclusive else 'should be greater than or equal to',
-    )
+    low = _cut(minimum)
+    text = 'should be greater than' if exclusive else 'should be greater than or equal to'
 
     def test(value: Any) -> bool:
         bound = low if type(value) is int else minimum
@@ -133,10 +133,8 @@ def _read_minimum(minimum: float, exclusive: bool) -> Constraint:
 
 
 def _read_maximum(maximum: float, exclusive: bool) -> Constraint:
-    high, text = (
-        _cut(maximum),
-        'should be less than' if exclusive else 'should be less than or equal to',
-    )
+    high = _cut(maximum)
+    text = 'should be less than' if exclusive else 'should be less than or equal to'
 
     def test(value: Any) -> bool:
         bound = high if type(value) is int else maximum
@@ -182,6 +180,7 @@ def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 complain_invalid(f'should have at least {fewest} items', len),
             )
         )
+
     if (most := raw.get('maxItems')) is not None:
         found.append(
             Constraint(
@@ -189,6 +188,7 @@ def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 lambda value, field, name: errors.too_many(field, len(value), most),
             )
         )
+
     if raw.get('uniqueItems'):
         found.append(
             Constraint(
@@ -196,6 +196,7 @@ def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 complain_invalid("shouldn't contain duplicates", lambda value: ''),
             )
         )
+
     return found
 
 
@@ -209,6 +210,7 @@ def read_object_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 complain_invalid(f'should have at least {fewest} properties', len),
             )
         )
+
     if (most := raw.get('maxProperties')) is not None:
         found.append(
             Constraint(
@@ -216,6 +218,7 @@ def read_object_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
                 lambda value, field, name: errors.too_many(field, len(value), most),
             )
         )
+
     return found
 
 
@@ -224,6 +227,7 @@ def read_enum(raw: Mapping[str, Any]) -> Constraint | None:
     options: Sequence[Any] = raw.get('enum') or ()
     if not options:
         return None
+
     shown = [option if isinstance(option, str) else errors.render(option) for option in options]
     strings = frozenset(option for option in options if isinstance(option, str))
 

@@ -19,7 +19,8 @@ _ADDRESS: Final = (
     rf'(?:{_WORD}(?:\.{_WORD})*|"(?:[^"\\]|\\.)*")@(?:{_WORD}(?:\.{_WORD})*|\[[^\]]*\])'
 )
 _UUID: Final = r'(?i)[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{}-?{}-?[0-9a-f]{{12}}'
-_ANY_QUAD, _VARIANT_QUAD = '[0-9a-f]{4}', '[89ab][0-9a-f]{3}'
+_ANY_QUAD = '[0-9a-f]{4}'
+_VARIANT_QUAD = '[89ab][0-9a-f]{3}'
 _SHORT_NAME: Final = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 _COLOR: Final = r'\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*'
 _BASE64: Final = r'([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})'
@@ -107,15 +108,18 @@ def _is_email(value: str) -> bool:
 def _is_uri(value: str) -> bool:
     if not value or any(char < ' ' or char == '\x7f' for char in value):
         return False
+
     scheme = _scheme_regex.match(value)
     rest = value[scheme.end() :] if scheme else value
     if not rest.startswith('/'):
         return scheme is not None and bool(rest)
+
     if scheme and rest.startswith('//'):
         host, *others = re.split('(?=[/?])', rest[2:], maxsplit=1)
         rest = ''.join(others)
         if _host_regex.fullmatch(host) is None:
             return False
+
     return re.search(r'%(?![0-9A-Fa-f]{2})', rest.partition('?')[0]) is None
 
 

@@ -55,6 +55,7 @@ def is_good_map(values: Sequence[Any], keys: Sequence[str]) -> bool:
                 return True
         except (KeyError, TypeError, IndexError):
             pass  # unusual items: to be checked in detail below
+
     if any(not isinstance(value, dict) for value in values if value is not None):
         return False
     return not has_duplicates(_extract_keys(values, keys))
@@ -67,12 +68,14 @@ def _check_list(
         for index in _find_duplicates(values):
             yield errors.duplicate(f'{path}[{index}]', values[index])
         return
+
     for index, value in enumerate(values):
         if value is not None and not isinstance(value, dict):
             yield errors.invalid_value(
                 f'{path}[{index}]', value, 'must be an object for an array of list-type map'
             )
             return
+
     identities = _extract_keys(values, schema.list_map_keys)
     for index in _find_duplicates(identities):
         yield errors.duplicate(f'{path}[{index}]', identities[index])
@@ -106,6 +109,7 @@ def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.Field
     if isinstance(api_version, str) and api_version.count('/') > 1:
         why = f'unexpected GroupVersion string: {api_version}'
         yield errors.invalid_value(_join_path(path, 'apiVersion'), api_version, why)
+
     if isinstance(kind, str) and kind:
         yield from _check_kind(kind, _join_path(path, 'kind'))
     if isinstance(meta, dict):

@@ -76,6 +76,7 @@ class Path:
             obj = obj.setdefault(key, {})
             if not isinstance(obj, dict):
                 raise ValueError(f'Cannot set {self.text!r}: {key!r} is not an object.')
+
         obj[last] = value
 
 
@@ -113,6 +114,7 @@ class _Descent:
             if children := list(_iter_children(value)):
                 found.append(value)
                 pending.extend(reversed(children))
+
         return found
 
 
@@ -224,6 +226,7 @@ def _parse_dots(text: str, position: int) -> _Parsed:
     if position < len(text) and (text[position].isalnum() or text[position] == '_'):
         steps, position = _parse_field(text, position)
         return (_Descent(), *steps), position
+
     return (_Descent(),), position
 
 
@@ -247,9 +250,11 @@ def _parse_selection(text: str, selection: str) -> Iterator[_Step]:
     if match := _KEY.fullmatch(selection):
         yield from _parse('.' + match.group(1))
         return
+
     match = _RANGE.fullmatch(':' if selection == '*' else selection)
     if match is None:
         raise ValueError(f'Invalid path {text!r}: invalid array index {selection}.')
+
     start, stop, step = match.groups()
     first = int(start or 0)
     past = first + 1 or None  # the last item has no index after it
@@ -275,6 +280,7 @@ def _parse_scalar(text: str, position: int) -> _Parsed:
     for word, value in (('true', True), ('false', False)):
         if text.startswith(word, position):
             return (_Literal(value),), position + len(word)
+
     match = _match(_NUMBER, text, position, f'unrecognized character {text[position]!r}')
     number = match.group()
     try:

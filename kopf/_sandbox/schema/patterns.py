@@ -63,6 +63,7 @@ def compile_pattern(pattern: str) -> Pattern:
         regex = re2.compile(_replace_surrogates(pattern), silently)
     except re2.error as error:
         raise _word_error(pattern, error.args[0]) from error
+
     if unknown := _ANY_BYTE.search(pattern):
         raise PatternError('invalid escape sequence', unknown[1])
     return Pattern(regex)

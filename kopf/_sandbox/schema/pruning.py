@@ -32,6 +32,7 @@ def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
     if _has_whole_metadata(schema):
         _prune_fields(obj, schema, (), found)
         return [render_trail(trail) for trail in found.unknown]
+
     try:
         if 'metadata' in obj:
             found.metadata += _coerce_metadata(obj, 'metadata')
@@ -40,10 +41,12 @@ def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
             path for trail, resource in found.embedded for path in _coerce_embedded(resource, trail)
         ]
     except object_meta.UndecodableError as e:
-        kind, version = obj.get('kind'), kinds.split_api_version(obj.get('apiVersion'))[1]
+        kind = obj.get('kind')
+        version = kinds.split_api_version(obj.get('apiVersion'))[1]
         raise errors.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {kind}: {e}'
         ) from None
+
     return [
         *sorted(found.metadata),
         *sorted(render_trail(trail) for trail in found.unknown),
@@ -92,8 +95,10 @@ def _coerce_embedded(resource: dict[str, Any], trail: Trail) -> list[str]:
         if name in resource and not isinstance(resource[name], str):
             why = f'Invalid value: {errors.render(resource[name])}: must be a string'
             raise object_meta.UndecodableError(f'{path}.{name}: {why}')
+
     if 'metadata' not in resource:
         return []
+
     try:
         return _coerce_metadata(resource, f'{path}.metadata')
     except object_meta.UndecodableError as e:
@@ -108,10 +113,12 @@ def _prune_fields(
     found: _Findings,
     keep: bool = False,
 ) -> None:
-    properties, additional = schema.properties, schema.additional
+    properties = schema.properties
+    additional = schema.additional
     keep = keep or schema.preserve_unknown
     fixed = _find_fixed(fields, schema, trail, found)
     dropped = []
+
     for name, value in fields.items():
         child = properties.get(name, additional)
         if name in fixed:
@@ -129,6 +136,7 @@ def _prune_fields(
         ):
             # Missing properties get their defaults later.
             dropped.append(name)
+
     for name in dropped:
         del fields[name]
 
@@ -154,6 +162,7 @@ def _prune_items(
         if keep:
             return
         items = _NOTHING_KNOWN
+
     for index, value in enumerate(values):
         if isinstance(value, dict):
             _prune_fields(value, items, (trail, index), found, keep)
@@ -206,6 +215,7 @@ def _build_plan(schema: schemas.Schema, above: frozenset[schemas.Schema]) -> _Pl
     if schema in above:
         # Only built-in kinds have recursive definitions, and there are no such defaults in them.
         return None
+
     above |= {schema}
     plan = _Plan(known=frozenset(schema.properties))
     for name, child in schema.properties.items():
@@ -214,11 +224,13 @@ def _build_plan(schema: schemas.Schema, above: frozenset[schemas.Schema]) -> _Pl
         inner = _build_plan(child, above)
         if inner is not None:
             plan.fields[name] = inner
+
     for node, attribute in ((schema.additional, 'others'), (schema.items, 'items')):
         inner = None if node is None else _build_plan(node, above)
         if node is not None and (inner is not None or _has_default(node)):
             setattr(plan, attribute, node)
             setattr(plan, f'in_{attribute}', inner)
+
     return plan if plan.is_needed else None
 
 
@@ -234,9 +246,11 @@ def _apply_to_fields(fields: dict[str, Any], plan: _Plan) -> None:
     for name, default, nullable in plan.missing:
         if name not in fields or (fields[name] is None and not nullable):
             fields[name] = clone(default)
+
     for name, inner in plan.fields.items():
         if name in fields:
             _apply_plan(fields[name], inner)
+
     if plan.others is not None:
         for name in fields:
             if name not in plan.known:

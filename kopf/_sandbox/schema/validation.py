@@ -44,6 +44,7 @@ def validate(
     validator = validators.compile_validator(schema)
     if validator.accepts(value):
         return []
+
     report = _Examination(path).examine_changed(validator, value, '', old)
     problems = [*report.problems, *invariants.check_embedded(value, schema, path)]
     if old is schemas.UNSET or not any(invariants.check_lists(old, schema, path)):
@@ -128,6 +129,7 @@ class _Examination:
             self._examine_scalar(validator, value, name, report)
             if isinstance(value, list):
                 self._examine_items(validator, value, name, old, report)
+
         if validator.enum and not validator.enum.test(value):
             report.add(validator.enum.complain(value, self._locate(name), name))
         if isinstance(value, dict):
@@ -141,16 +143,19 @@ class _Examination:
         if not validator.types and not validator.format:
             report.passed += value is None
             return
+
         report.passed += value is not None
-        wanted, found = ','.join(validator.types), constraints.name_type(value)
+        wanted = ','.join(validator.types)
+        found = constraints.name_type(value)
+
         if _is_type_fine(validator, value, found):
             report.passed += 1
             return
+
         if validator.format and value is not None:
-            wanted, found = (
-                validator.format,
-                {'integer': 'int64', 'number': 'float64'}.get(found, ''),
-            )
+            wanted = validator.format
+            found = {'integer': 'int64', 'number': 'float64'}.get(found, '')
+
         text = f'{name} in body must be of type {wanted}: "{found}"'
         report.add(errors.type_invalid(self._locate(name), found, text))
 
@@ -164,7 +169,10 @@ class _Examination:
                     report.add(constraint.complain(value, self._locate(name), name))
                     break
             if validator.check_format and not validator.check_format(value):
-                text = f'{name} in body must be of type {validator.format}: {json.dumps(value, ensure_ascii=False)}'
+                text = (
+                    f'{name} in body must be of type {validator.format}: '
+                    f'{json.dumps(value, ensure_ascii=False)}'
+                )
                 report.add(errors.type_invalid(self._locate(name), value, text))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             report.passed += 2
@@ -192,6 +200,7 @@ class _Examination:
                 report.merge(
                     self.examine_changed(validator.items, item, f'{name}[{index}]', before)
                 )
+
         self._examine_all(validator.lists, values, name, report)
 
     def _examine_fields(
@@ -205,6 +214,7 @@ class _Examination:
         report.passed += 1
         self._examine_all(validator.objects, values, name, report)
         before = old if isinstance(old, dict) else {}
+
         for key in sorted(values.keys() - validator.fields.keys()):
             if validator.closed:
                 text = f'{name}.{key} in body is a forbidden property'
@@ -214,10 +224,12 @@ class _Examination:
                 report.merge(
                     self.examine_changed(validator.others, values[key], f'{name}.{key}', previous)
                 )
+
         for key in sorted(values.keys() & validator.fields.keys()):
             previous = before.get(key, schemas.UNSET)
             inner = f'{name}.{key}' if name else key
             report.merge(self.examine_changed(validator.fields[key], values[key], inner, previous))
+
         for key in validator.required:
             if key not in values:
                 report.add(errors.required(self._locate(f'{name}.{key}')))
@@ -239,6 +251,7 @@ class _Examination:
                     '' if not all(result.problems for result in reports) else '. None validated'
                 )
                 report.add(self._refuse(name, f'must validate all the schemas (allOf){ending}'))
+
         if (
             validator.negated is not None
             and not self._examine(validator.negated, value, name, old).problems
@@ -260,6 +273,7 @@ class _Examination:
                 report.merge(result)
                 return
             failures.append(result)
+
         report.add(self._refuse(name, 'must validate at least one schema (anyOf)'))
         report.merge(max(failures, key=lambda failure: failure.passed))
 
@@ -276,6 +290,7 @@ class _Examination:
         if len(good) == 1:
             report.merge(good[0])
             return
+
         ending = f'Found {len(good)} valid alternatives' if good else 'Found none valid'
         report.add(self._refuse(name, f'must validate one and only one schema (oneOf). {ending}'))
         if not good:
@@ -303,6 +318,7 @@ def _find_old_item(validator: validators.Validator, item: Any, old: Any) -> Any:
     """Return the previous state of an item. Only items of lists that are maps can be identified."""
     if validator.list_type != 'map' or not isinstance(old, list) or not isinstance(item, dict):
         return schemas.UNSET
+
     keys = [item.get(key) for key in validator.list_map_keys]
     for before in old:
         if (
@@ -310,4 +326,5 @@ def _find_old_item(validator: validators.Validator, item: Any, old: Any) -> Any:
             and [before.get(key) for key in validator.list_map_keys] == keys
         ):
             return before
+
     return schemas.UNSET

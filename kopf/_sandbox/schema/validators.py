@@ -93,6 +93,7 @@ def _compile(raw: Mapping[str, Any]) -> Validator:
         embedded=bool(raw.get('x-kubernetes-embedded-resource')),
     )
     validator.tests = {cls: _build_test(cls, validator) for cls in _TYPES}
+
     return validator
 
 
@@ -120,6 +121,7 @@ def _build_test(cls: type, validator: Validator) -> Test | None:
         return None if _allows_null(validator) else _never
     if not _allows_type(cls, validator):
         return _never
+
     tests = list(_list_tests(cls, validator))
     if cls in (int, float) and 'integer' in validator.types:
         tests.insert(0, constraints.is_int if cls is int else constraints.is_integral)
@@ -161,6 +163,7 @@ def _list_tests(cls: type, validator: Validator) -> list[Test]:
     if cls is str:
         check = [validator.check_format] if validator.check_format else []
         return [*(constraint.test for constraint in validator.strings), *check]
+
     if cls in (int, float):
         return [constraint.test for constraint in validator.numbers]
     if cls is list:
@@ -185,16 +188,15 @@ def _join(tests: Sequence[Test]) -> Test | None:
         case [first, second, *others]:
             last = _join(others)
             return lambda value: first(value) and second(value) and (last is None or last(value))
+
     return None
 
 
 def _combine(validator: Validator) -> Test:
-    any_of, one_of, all_of, negated = (
-        validator.any_of,
-        validator.one_of,
-        validator.all_of,
-        validator.negated,
-    )
+    any_of = validator.any_of
+    one_of = validator.one_of
+    all_of = validator.all_of
+    negated = validator.negated
 
     def test(value: Any) -> bool:
         if any_of and not any(option.accepts(value) for option in any_of):
@@ -217,6 +219,7 @@ def _list_item_tests(validator: Validator) -> list[Test]:
     elif validator.list_type == 'map':
         keys = validator.list_map_keys
         tests.append(lambda values: invariants.is_good_map(values, keys))
+
     return tests
 
 
@@ -236,12 +239,14 @@ def _list_field_tests(validator: Validator) -> list[Test]:
     if validator.required:
         required = frozenset(validator.required)
         tests.append(lambda values: required <= values.keys())
+
     if validator.fields or validator.others or validator.closed:
         fields = {name: field.tests for name, field in validator.fields.items()}
         unknown: Tests = dict.fromkeys(_TYPES, _never if validator.closed else None)
         tests.append(
             _build_field_test(fields, validator.others.tests if validator.others else unknown)
         )
+
     if validator.embedded:
         tests.append(lambda values: not any(invariants.check_resource(values, '')))
     return tests

@@ -106,6 +106,7 @@ class Shelf:
             del self.keys[bisect.bisect_left(self.keys, key)]
         else:
             self.objects[key] = change.new
+
         self.changes.append(change)
         if len(self.changes) >= 2 * RETENTION:
             self._forget(RETENTION)
@@ -139,6 +140,7 @@ class Shelf:
         waiter: asyncio.Future[None] = loop.create_future()
         handle = loop.call_at(until, _release, waiter)
         self._waiters.add(waiter)
+
         try:
             await waiter
         finally:
@@ -224,11 +226,13 @@ class Storage:
     ) -> Stored:
         """Write an object as the next version. Sets the ``resourceVersion`` in the body."""
         meta = body['metadata']
-        namespace, name = meta.get('namespace') or '', meta['name']
+        namespace = meta.get('namespace') or ''
+        name = meta['name']
         shelf = self.shelf(home)
         old = shelf.objects.get(make_key(namespace, name))
         new = self._encode(body, fields)
         self._record(shelf, Change(new.version, 'MODIFIED' if old else 'ADDED', home, new, old))
+
         return new
 
     def remove(self, home: kinds.Home, stored: Stored) -> Stored:

@@ -46,6 +46,7 @@ class Trouble:
         meta = pod['metadata']
         images = [container['image'] for container in pod['spec']['containers']]
         selector = selectors.parse_labels(self.labels)
+
         return (
             self.namespace in ('', meta.get('namespace'))
             and selector.matches(meta.get('labels') or {})
@@ -96,8 +97,11 @@ def choose_behaviour(
     runs_for = _parse_number(
         annotations.get(RUNS_FOR), settings.completed_after if has_code else runs_for
     )
+
     if 'crash' in troubles:
-        runs_for, code = min(runs_for, settings.completed_after), code or 1
+        runs_for = min(runs_for, settings.completed_after)
+        code = code or 1
+
     return Behaviour(
         ready_after=_parse_number(annotations.get(READY_AFTER), settings.ready_after),
         runs_for=runs_for,

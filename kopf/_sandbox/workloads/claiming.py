@@ -15,7 +15,8 @@ async def claim(
     lookup: lookups.Lookup, client: requesting.Client, owner: Body, home: kinds.Home
 ) -> list[Body]:
     """Adopt and release the objects of a resource; return those of the owner."""
-    meta, selector = owner['metadata'], (owner.get('spec') or {}).get('selector')
+    meta = owner['metadata']
+    selector = (owner.get('spec') or {}).get('selector')
     found = dependents.claim(
         owner,
         selector,
@@ -28,6 +29,7 @@ async def claim(
     for body in found.adopted:
         changed = await client.change(home, body, lambda obj: _adopt(obj, owner))
         adopted += [changed] if changed is not None else []
+
     return [*found.owned, *adopted]
 
 

@@ -34,14 +34,20 @@ class CronJobController:
         body = self._context.lookup.get(lookups.CRON_JOBS, key)
         if body is None or pod_states.is_leaving(body):
             return None
+
         body = await self._note_finished(body)
         plan = cron_plans.plan(body, self._list_jobs(body), self._context.now())
         if plan.has_many:
-            text = 'too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew'
+            text = (
+                'too many missed start times. Set or decrease '
+                '.spec.startingDeadlineSeconds or check clock skew'
+            )
             await self._recorder.warn(body, 'TooManyMissedTimes', text)
+
         if plan.missed:
             post = self._recorder.warn if plan.missed == 'MissSchedule' else self._recorder.normal
             await post(body, plan.missed, plan.message)
+
         for job in plan.replaced:
             await self._delete(body, job)
         if plan.start is not None:
@@ -59,6 +65,7 @@ class CronJobController:
         status = body.get('status') or {}
         owned = {job['metadata']['uid']: job for job in self._list_jobs(body)}
         active = []
+
         for reference in status.get('active') or ():
             job = owned.get(reference['uid'])
             finish = None if job is None else jobs.find_finish(job)
@@ -67,10 +74,12 @@ class CronJobController:
                 await self._recorder.normal(body, 'SawCompletedJob', text)
             elif job is not None:
                 active.append(reference)
+
         ends = [(job.get('status') or {}).get('completionTime') or '' for job in owned.values()]
         last = max([*ends, status.get('lastSuccessfulTime') or ''])
         made = {**status, 'active': active, 'lastSuccessfulTime': last}
         made = {key: value for key, value in made.items() if value}
+
         return await self._client.set_status(lookups.CRON_JOBS, body, made) or body
 
     async def _start(self, body: Body, plan: cron_plans.Plan) -> None:
@@ -78,6 +87,7 @@ class CronJobController:
         wanted = cron_plans.build_job(body, plan.start)
         key = memory.make_key(body['metadata']['namespace'], wanted['metadata']['name'])
         job = self._context.lookup.get(lookups.JOBS, key)
+
         if job is None:
             try:
                 job = await self._client.create(lookups.JOBS, wanted)
@@ -87,6 +97,7 @@ class CronJobController:
                 raise
             text = f'Created job {job["metadata"]["name"]}'
             await self._recorder.normal(body, 'SuccessfulCreate', text)
+
         active = [] if plan.replaced else (body.get('status') or {}).get('active') or []
         status = {
             **(body.get('status') or {}),

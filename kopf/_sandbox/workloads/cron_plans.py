@@ -31,26 +31,31 @@ class Plan:
 def plan(cron_job: Object, owned: Sequence[Body], now: datetime.datetime) -> Plan:
     """Decide whether to start a job now."""
     spec = cron_job['spec']
-    text, zone = spec['schedule'], spec.get('timeZone')
+    text = spec['schedule']
+    zone = spec.get('timeZone')
     if spec.get('suspend'):
         return Plan()
+
     following = schedules.find_next(text, zone, now)
     wait = None if following is None else (following - now).total_seconds() + 0.1
     moment, count = schedules.list_missed(text, zone, _find_beginning(cron_job, now), now)
     if moment is None:
         return Plan(wait=wait)
+
     has_many = count > TOO_MANY
     deadline = spec.get('startingDeadlineSeconds')
     if deadline is not None and (now - moment).total_seconds() > deadline:
         shown = moment.strftime('%a, %d %b %Y %H:%M:%S +0000')
         message = f'Missed scheduled time to start a job: {shown}'
         return Plan(missed='MissSchedule', message=message, wait=wait, has_many=has_many)
+
     active = [job for job in owned if jobs.find_finish(job) is None]
     if active and spec.get('concurrencyPolicy') == 'Forbid':
         message = (
             'Not starting job because prior execution is running and concurrency policy is Forbid'
         )
         return Plan(missed='JobAlreadyActive', message=message, wait=wait, has_many=has_many)
+
     replaced = active if spec.get('concurrencyPolicy') == 'Replace' else []
     return Plan(start=moment, replaced=replaced, wait=wait, has_many=has_many)
 
@@ -68,9 +73,11 @@ def _find_beginning(cron_job: Object, now: datetime.datetime) -> datetime.dateti
 
 def build_job(cron_job: Body, moment: datetime.datetime) -> Body:
     """Build the job of a moment, named by its minute."""
-    meta, template = cron_job['metadata'], cron_job['spec']['jobTemplate']
+    meta = cron_job['metadata']
+    template = cron_job['spec']['jobTemplate']
     template_meta = template.get('metadata') or {}
     labels = template_meta.get('labels') or {}
+
     return {
         'apiVersion': 'batch/v1',
         'kind': 'Job',
@@ -104,6 +111,7 @@ def choose_obsolete(cron_job: Object, owned: Sequence[Body]) -> list[Body]:
         ordered = sorted(finished, key=lambda job: (job.get('status') or {}).get('startTime') or '')
         if limit is not None:
             obsolete += ordered[: max(0, len(ordered) - limit)]
+
     return obsolete
 
 

@@ -77,24 +77,29 @@ def find_node(pod: Object) -> str:
     spec = pod['spec']
     if spec.get('nodeName'):
         return str(spec['nodeName'])
+
     affinity = (spec.get('affinity') or {}).get('nodeAffinity') or {}
     required = affinity.get('requiredDuringSchedulingIgnoredDuringExecution') or {}
     for term in required.get('nodeSelectorTerms') or ():
         for field in term.get('matchFields') or ():
             if field['key'] == 'metadata.name' and field.get('values'):
                 return str(field['values'][0])
+
     return ''
 
 
 def plan(situation: Situation) -> Plan:
     """Decide which pods to create and to delete: first where they must be, then the updates."""
     eligible = situation.eligible
-    creations, deletions = [], []
+    creations = []
+    deletions = []
+
     for name in eligible:
         pods = situation.pods.get(name) or ()
         ended = [pod for pod in pods if pod_states.get_phase(pod) in pod_states.ENDED]
         deletions += [pod for pod in ended if not pod_states.is_leaving(pod)]
         creations += [] if pods else [name]
+
     deletions += _list_misplaced(situation, eligible)
     strategy = situation.daemon_set['spec'].get('updateStrategy') or {}
     if strategy.get('type') != 'RollingUpdate' or creations or deletions:
@@ -125,6 +130,7 @@ def _plan_update(situation: Situation, rolling: Object, eligible: Sequence[str])
     given = pod_states.scale_value(rolling.get('maxUnavailable'), len(eligible), up=True)
     if surge:
         return _plan_surge(situation, eligible, surge)
+
     old = [pod for name in eligible for pod in _list_outdated(situation, name)]
     broken = [pod for pod in old if not situation.is_available(pod)]
     unavailable = sum(
@@ -132,12 +138,16 @@ def _plan_update(situation: Situation, rolling: Object, eligible: Sequence[str])
     )
     room = max(0, given - unavailable)
     healthy = [pod for pod in old if pod not in broken]
+
     return Plan(deletions=[*broken, *healthy[:room]])
 
 
 def _plan_surge(situation: Situation, eligible: Sequence[str], surge: int) -> Plan:
     """Start new pods beside the old ones, which are deleted when the new ones are available."""
-    creations, deletions, busy = [], [], 0
+    creations = []
+    deletions = []
+    busy = 0
+
     for name in eligible:
         old = _list_outdated(situation, name)
         new = [pod for pod in situation.pods.get(name) or () if situation.is_updated(pod)]
@@ -146,6 +156,7 @@ def _plan_surge(situation: Situation, eligible: Sequence[str], surge: int) -> Pl
             deletions += old
         busy += bool(old and new and not is_replaced)
         creations += [name] if old and not new else []
+
     return Plan(creations[: max(0, surge - busy)], deletions)
 
 
@@ -167,6 +178,7 @@ def build_pod(daemon_set: Body, node: str, digest: str) -> Body:
         'pod-template-generation': generation,
     }
     made['spec'] = _pin(add_tolerations(made['spec']), node)
+
     return made
 
 
@@ -180,6 +192,7 @@ def _pin(spec: Body, node: str) -> Body:
     node_affinity['requiredDuringSchedulingIgnoredDuringExecution'] = {
         'nodeSelectorTerms': [{**term, 'matchFields': [field]} for term in terms]
     }
+
     return {**spec, 'affinity': {**affinity, 'nodeAffinity': node_affinity}}
 
 
@@ -198,6 +211,7 @@ def build_status(situation: Situation) -> Body:
         'numberUnavailable': len(eligible) - available,
         'collisionCount': (situation.daemon_set.get('status') or {}).get('collisionCount') or 0,
     }
+
     return {
         'currentNumberScheduled': len(present),
         'numberMisscheduled': sum(

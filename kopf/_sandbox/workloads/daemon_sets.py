@@ -45,6 +45,7 @@ class DaemonSetController:
         body = lookup.get(lookups.DAEMON_SETS, key)
         if body is None or pod_states.is_leaving(body):
             return None
+
         await claiming.claim(lookup, self._client, body, lookups.PODS)
         known = lookup.list_controlled(body['metadata']['uid'], lookups.REVISIONS)
         current = await stateful_sets.keep_revision(
@@ -58,6 +59,7 @@ class DaemonSetController:
         await self._client.set_status(lookups.DAEMON_SETS, body, status)
         if failure is not None:
             raise failure
+
         pods = [pod for items in situation.pods.values() for pod in items]
         digests = {digest, *map(revisions.get_pod_revision, pods)}
         used = {f'{body["metadata"]["name"]}-{item}' for item in digests}
@@ -76,11 +78,13 @@ class DaemonSetController:
 
     async def _act(self, situation: daemon_plans.Situation) -> errors.ApiError | None:
         """Create and delete pods; return the refusal of a creation."""
-        plan, body = daemon_plans.plan(situation), situation.daemon_set
+        plan = daemon_plans.plan(situation)
+        body = situation.daemon_set
         for pod in plan.deletions:
             if await self._client.delete(lookups.PODS, pod):
                 text = f'Deleted pod: {pod["metadata"]["name"]}'
                 await self._recorder.normal(body, 'SuccessfulDelete', text)
+
         for node in plan.creations:
             pod = daemon_plans.build_pod(body, node, situation.digest)
             try:
@@ -90,4 +94,5 @@ class DaemonSetController:
                 return e
             text = f'Created pod: {made["metadata"]["name"]}'
             await self._recorder.normal(body, 'SuccessfulCreate', text)
+
         return None

@@ -14,7 +14,8 @@ from kopf._sandbox.workloads import pod_states
 Body = dict[str, Any]
 Object = Mapping[str, Any]
 
-_OFFSET, _PRIME = 2166136261, 16777619
+_OFFSET = 2166136261
+_PRIME = 16777619
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +35,16 @@ def claim(
 
     ``controlled`` are those that refer to it; of the ``others``, those with no controller match.
     """
-    owned, released, adopted = [], [], []
+    owned = []
+    released = []
+    adopted = []
+
     for body in controlled:
         if checks.matches(selector, body['metadata'].get('labels') or {}):
             owned.append(body)
         elif not pod_states.is_leaving(owner):
             released.append(body)
+
     if not pod_states.is_leaving(owner):
         adopted = [body for body in others if _is_free(body, selector)]
     return Claim(owned, adopted, released)
@@ -71,6 +76,7 @@ def build_pod(owner: Object, template: Object) -> Body:
     meta = template.get('metadata') or {}
     prefix = f'{owner["metadata"]["name"]}-'
     kept = {key: meta[key] for key in ('labels', 'annotations', 'finalizers') if meta.get(key)}
+
     return {
         'apiVersion': 'v1',
         'kind': 'Pod',

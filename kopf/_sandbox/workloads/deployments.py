@@ -32,11 +32,13 @@ class DeploymentController:
     def find_affected(self, change: memory.Change) -> Iterable[str]:
         if change.home == lookups.DEPLOYMENTS:
             return [change.new.key]
+
         if change.home == lookups.REPLICA_SETS:
             key = lookups.find_controller_key(change, 'Deployment')
             if key or b'"controller":true' in change.new.raw:
                 return [key] if key else []
             return self._context.lookup.list_keys(lookups.DEPLOYMENTS, change.new.namespace)
+
         if change.home == lookups.PODS and change.type == 'DELETED':
             return self._find_recreated(change)
         return []
@@ -52,16 +54,19 @@ class DeploymentController:
         deployment = self._context.lookup.get(lookups.DEPLOYMENTS, key)
         if deployment is None:
             return None
+
         sets = await claiming.claim(
             self._context.lookup, self._client, deployment, lookups.REPLICA_SETS
         )
         if pod_states.is_leaving(deployment):
             return await self._report(deployment, sets, is_rollout=False)
+
         conditions = rollout_status.note_pause(deployment, self._format_now())
         if conditions is not None:
             status = {**(deployment.get('status') or {}), 'conditions': conditions}
             changed = await self._client.set_status(lookups.DEPLOYMENTS, deployment, status)
             deployment = changed or deployment
+
         if deployment['spec'].get('paused') or rollouts.is_scaled(deployment, sets):
             return await self._resize(deployment, sets)
         if rollouts.is_rolling(deployment):
@@ -84,11 +89,13 @@ class DeploymentController:
         olds = [item for item in sets if not is_same(item, new)]
         size = new['spec'].get('replicas') or 0
         wanted = rollouts.choose_new_size(deployment, [*olds, new], size)
+
         if wanted != size:
             await self._scale(deployment, rollouts.Scaling(new, wanted))
         else:
             for scaling in rollouts.plan_old_sizes(deployment, new, olds):
                 await self._scale(deployment, scaling)
+
         return await self._conclude(deployment, olds)
 
     async def _recreate(self, deployment: Body, sets: Sequence[Body]) -> float | None:
@@ -100,12 +107,14 @@ class DeploymentController:
             await self._scale(deployment, rollouts.Scaling(item, 0))
         if active or self._have_pods(olds):
             return await self._report(deployment, sets, is_rollout=True)
+
         if new is None:
             new, deployment = await self._sync_new(deployment, sets, is_creating=True)
         assert new is not None, 'it is created if it does not exist'
         if (new['spec'].get('replicas') or 0) != deployment['spec']['replicas']:
             scaling = rollouts.Scaling(new, deployment['spec']['replicas'])
             await self._scale(deployment, scaling)
+
         return await self._conclude(deployment, olds)
 
     def _have_pods(self, olds: Sequence[Body]) -> bool:
@@ -135,10 +144,12 @@ class DeploymentController:
         revision = max(map(rollouts.get_revision, olds), default=0) + 1
         if new is None and not is_creating:
             return None, deployment
+
         if new is None:
             new, deployment = await self._create(deployment, olds, revision)
         else:
             new = await self._annotate(deployment, new, revision)
+
         text = (new['metadata'].get('annotations') or {}).get(rollouts.REVISION) or str(revision)
         return new, await self._note_revision(deployment, new, text)
 
@@ -158,17 +169,21 @@ class DeploymentController:
         size = rollouts.choose_new_size(deployment, olds, 0)
         made = rollouts.build_replica_set(deployment, size, revision)
         name = made['metadata']['name']
+
         try:
             new = await self._client.create(lookups.REPLICA_SETS, made)
         except errors.ApiError as e:
             await self._note_refusal(deployment, e)
             raise
+
         if size:
             text = f'Scaled up replica set {name} from 0 to {size}'
             await self._recorder.normal(deployment, 'ScalingReplicaSet', text)
+
         text = f'Created new replica set "{name}"'
         status = self._with_condition(deployment, 'True', 'NewReplicaSetCreated', text)
         changed = await self._client.set_status(lookups.DEPLOYMENTS, deployment, status)
+
         return new, changed or deployment
 
     async def _note_refusal(self, deployment: Body, refusal: errors.ApiError) -> None:
@@ -182,6 +197,7 @@ class DeploymentController:
             status = self._with_condition(
                 deployment, 'False', 'ReplicaSetCreateError', refusal.message
             )
+
         await self._client.set_status(lookups.DEPLOYMENTS, deployment, status)
 
     async def _note_revision(self, deployment: Body, new: Body, revision: str) -> Body:
@@ -192,6 +208,7 @@ class DeploymentController:
         ):
             text = f'Found new replica set "{new["metadata"]["name"]}"'
             status = self._with_condition(deployment, 'True', 'FoundNewReplicaSet', text)
+
         if known == revision and status == (deployment.get('status') or {}):
             return deployment
 
@@ -209,6 +226,7 @@ class DeploymentController:
         known = deployment.get('status') or {}
         if not rollout_status.has_deadline(deployment):
             return known
+
         made = rollout_status.build_condition(
             'Progressing', status, reason, text, self._format_now()
         )
@@ -240,6 +258,7 @@ class DeploymentController:
         counts = rollout_status.build_counts(deployment, new, sets)
         conditions = rollout_status.note_availability(deployment, counts, self._format_now())
         status = {**counts, 'conditions': conditions}
+
         if is_rollout:
             failures = [
                 condition
@@ -249,6 +268,7 @@ class DeploymentController:
             status['conditions'] = rollout_status.note_progress(
                 deployment, status, new, failures, now
             )
+
         await self._client.set_status(lookups.DEPLOYMENTS, deployment, status)
         return rollout_status.measure_wait(deployment, status, now)
 

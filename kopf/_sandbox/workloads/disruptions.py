@@ -38,6 +38,7 @@ class DisruptionController:
         budget = self._context.lookup.get(lookups.BUDGETS, key)
         if budget is None:
             return None
+
         selector = budget['spec'].get('selector')
         pods = [
             pod
@@ -50,6 +51,7 @@ class DisruptionController:
         now = pod_states.format_time(self._context.now())
         status = build_status(budget, pods, self._count_expected(pods), now)
         await self._client.set_status(lookups.BUDGETS, budget, status)
+
         return None
 
     def _count_expected(self, pods: Sequence[Body]) -> int:
@@ -61,7 +63,8 @@ class DisruptionController:
         return sum(scales.values())
 
     def _find_scale(self, pod: Body) -> tuple[str, int]:
-        body, namespace = pod, pod['metadata']['namespace']
+        body = pod
+        namespace = pod['metadata']['namespace']
         while True:
             kind, uid, name = lookups.get_controller(body)
             home = lookups.KINDS.get(kind)
@@ -70,6 +73,7 @@ class DisruptionController:
             if owner is None or owner['metadata']['uid'] != uid:
                 break
             body = owner
+
         replicas = (body.get('spec') or {}).get('replicas')
         return body['metadata']['uid'], 1 if body is pod or replicas is None else int(replicas)
 
@@ -81,6 +85,7 @@ def build_status(budget: Object, pods: Sequence[Body], expected: int, now: str) 
     healthy = sum(is_healthy(pod) and pod['metadata']['name'] not in disrupted for pod in pods)
     expected, desired = choose_desired(budget, len(pods), expected)
     allowed = max(0, healthy - desired) if expected > 0 else 0
+
     return {
         'observedGeneration': generation,
         'disruptionsAllowed': allowed,
@@ -101,6 +106,7 @@ def _keep_disrupted(budget: Object, pods: Sequence[Object], now: str) -> dict[st
     known = (budget.get('status') or {}).get('disruptedPods') or {}
     present = {pod['metadata']['name'] for pod in pods if not pod_states.is_leaving(pod)}
     moment = pod_states.parse_time(now)
+
     return {
         name: since
         for name, since in known.items()
@@ -123,6 +129,7 @@ def choose_desired(budget: Object, present: int, scale: int) -> tuple[int, int]:
     if spec.get('maxUnavailable') is not None:
         tolerated = pod_states.scale_value(spec['maxUnavailable'], scale, up=True)
         return scale, max(0, scale - tolerated)
+
     minimum = spec.get('minAvailable')
     expected = scale if isinstance(minimum, str) else present
     return expected, pod_states.scale_value(1 if minimum is None else minimum, expected, up=True)
@@ -141,4 +148,5 @@ def _build_conditions(budget: Object, *, is_allowed: bool, now: str) -> list[Bod
         'message': '',
     }
     others = (budget.get('status') or {}).get('conditions') or ()
+
     return [*(item for item in others if item['type'] != type), made]

@@ -59,6 +59,7 @@ def list_backends(service: Object, pods: Sequence[Object]) -> list[Backend]:
         for pod in pods
         if selector.items() <= (pod['metadata'].get('labels') or {}).items() and _is_running(pod)
     ]
+
     return sorted(found, key=lambda backend: [int(part) for part in backend.address.split('.')])
 
 
@@ -76,10 +77,12 @@ def _get_hostname(service: Object, pod: Object) -> str:
 def _resolve_ports(service: Object, pod: Object) -> Ports:
     ports = []
     for port in service['spec'].get('ports') or ():
-        target, protocol = port.get('targetPort') or port['port'], port.get('protocol') or 'TCP'
+        target = port.get('targetPort') or port['port']
+        protocol = port.get('protocol') or 'TCP'
         number = _find_port(pod, target, protocol) if isinstance(target, str) else target
         if number:
             ports.append((port.get('name') or '', number, protocol, port.get('appProtocol') or ''))
+
     return tuple(ports)
 
 
@@ -111,6 +114,7 @@ def build_endpoints(service: Object, backends: Sequence[Backend], now: str) -> B
         for ports in dict.fromkeys(item.ports for item in present)
         if ports or is_headless(service)
     ]
+
     return {**made, **({'subsets': subsets} if subsets else {})}
 
 
@@ -164,6 +168,7 @@ def _build_slice(service: Object, ports: Ports, backends: Sequence[Backend], now
         **({HEADLESS: ''} if is_headless(service) else {}),
     }
     listed = [{**port, 'name': port.get('name') or ''} for port in _build_ports(ports)]
+
     return {
         'apiVersion': 'discovery.k8s.io/v1',
         'kind': 'EndpointSlice',

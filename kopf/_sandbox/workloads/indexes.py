@@ -23,6 +23,7 @@ def format_indexes(indexes: Iterable[int]) -> str:
             runs[-1][1] = index
         else:
             runs.append([index, index])
+
     return ','.join(_format_run(first, last) for first, last in runs)
 
 

@@ -90,6 +90,7 @@ def tally(job: Object, pods: Sequence[Body]) -> Tally:
     good = [pod for pod in new if has_succeeded(pod)]
     bad = [pod for pod in new if has_failed(job, pod)]
     completed = _find_completed(job, good)
+
     return Tally(
         active=[pod for pod in pods if pod_states.is_active(pod)],
         terminating=sum(map(_is_stopping, pods)),
@@ -139,20 +140,22 @@ def count_index_failures(job: Object, pods: Sequence[Object]) -> dict[int, int]:
 
 def find_failure(job: Object, counted: Tally, now: datetime.datetime) -> tuple[str, str] | None:
     """Return the reason and the message if a job has failed."""
-    spec, status = job['spec'], job.get('status') or {}
+    spec = job['spec']
+    status = job.get('status') or {}
     if _exceeds_limit(job, counted):
         return EXCEEDED
-    since, deadline = (
-        pod_states.parse_time(status.get('startTime')),
-        spec.get('activeDeadlineSeconds'),
-    )
+
+    since = pod_states.parse_time(status.get('startTime'))
+    deadline = spec.get('activeDeadlineSeconds')
     if since is not None and deadline is not None and (now - since).total_seconds() >= deadline:
         return EXPIRED
     if spec.get('backoffLimitPerIndex') is None:
         return None
+
     most = spec.get('maxFailedIndexes')
     if most is not None and len(counted.given_up) > most:
         return MAX_FAILED_INDEXES
+
     is_over = len(counted.given_up | counted.completed) >= (spec.get('completions') or 0)
     return FAILED_INDEXES if counted.given_up and is_over else None
 
@@ -188,17 +191,21 @@ def plan(job: Object, counted: Tally, pods: Sequence[Body], now: datetime.dateti
     spec = job['spec']
     if spec.get('suspend'):
         return Plan(deletions=list(counted.active))
+
     wanted = count_wanted(job, counted)
     active = list(counted.active)
     surplus = _find_repeated(job, active, counted)
     kept = [pod for pod in active if pod not in surplus]
+
     if len(kept) > wanted:
         ranked = pod_states.sort_for_deletion(kept, dependents.count_by_node(kept))
         surplus += ranked[: len(kept) - wanted]
+
     is_patient = spec.get('podReplacementPolicy') == 'Failed'
     missing = wanted - len(kept) - (counted.terminating if is_patient else 0)
     if missing <= 0:
         return Plan(deletions=surplus)
+
     wait = measure_backoff(job, pods, now)
     if wait:
         return Plan(deletions=surplus, wait=wait)
@@ -214,6 +221,7 @@ def count_wanted(job: Object, counted: Tally) -> int:
     completions = job['spec'].get('completions')
     if completions is None:
         return len(counted.active) if counted.succeeded else parallelism
+
     left = completions - counted.succeeded
     if is_indexed(job):
         left -= len(counted.given_up - counted.completed)
@@ -224,8 +232,11 @@ def _find_repeated(job: Object, active: Sequence[Body], counted: Tally) -> list[
     """Return the active pods whose indexes others have, or that are not needed anymore."""
     if not is_indexed(job):
         return []
+
     done = counted.completed | counted.given_up
-    repeated, seen = [], set[int]()
+    repeated = []
+    seen = set[int]()
+
     for pod in pod_states.sort_by_age(active):
         index = get_index(pod)
         limit = job['spec'].get('completions') or 0
@@ -233,6 +244,7 @@ def _find_repeated(job: Object, active: Sequence[Body], counted: Tally) -> list[
             repeated.append(pod)
         else:
             seen.add(index)
+
     return repeated
 
 
@@ -251,12 +263,14 @@ def measure_backoff(job: Object, pods: Sequence[Body], now: datetime.datetime) -
         for pod in pods
         if has_succeeded(pod) or pod_states.get_phase(pod) == 'Failed'
     ]
-    failures, last = 0, ''
+    failures = 0
+    last = ''
     for moment, is_good in sorted(ended):
         failures, last = (0, '') if is_good else (failures + 1, moment)
     since = pod_states.parse_time(last)
     if not failures or since is None:
         return 0.0
+
     delay = min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT)
     return max(0.0, (since - now).total_seconds() + delay)
 
@@ -274,10 +288,12 @@ def find_end(pod: Object) -> str:
 def build_pod(job: Body, index: int | None, failures: int) -> Body:
     """Build a pod of a job, tracked by a finalizer."""
     made = dependents.build_pod(job, job['spec']['template'])
-    meta, spec = made['metadata'], made['spec']
+    meta = made['metadata']
+    spec = made['spec']
     meta['finalizers'] = [*(meta.get('finalizers') or ()), FINALIZER]
     if index is None:
         return made
+
     name = job['metadata']['name']
     meta['generateName'] = f'{name}-{index}-'
     meta['labels'] = {**(meta.get('labels') or {}), INDEX: str(index)}
@@ -287,9 +303,11 @@ def build_pod(job: Body, index: int | None, failures: int) -> Body:
     source = {'fieldRef': {'fieldPath': f"metadata.labels['{INDEX}']"}}
     variable = {'name': 'JOB_COMPLETION_INDEX', 'valueFrom': source}
     spec['hostname'] = f'{name}-{index}'
+
     for field in ('initContainers', 'containers'):
         if spec.get(field):
             spec[field] = [_add_variable(container, variable) for container in spec[field]]
+
     return made
 
 

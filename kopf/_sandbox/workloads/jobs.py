@@ -45,19 +45,23 @@ class JobController:
         if job is None:
             await self._release_orphans(key)
             return None
+
         pods = await claiming.claim(self._context.lookup, self._client, job, lookups.PODS)
         if find_finish(job) is not None:
             await self._release(pods)
             return await self._expire(job)
+
         if pod_states.is_leaving(job):
             await self._release([pod for pod in pods if not pod_states.is_active(pod)])
             return None
+
         now = self._context.now()
         job = await self._begin(job)
         counted = job_plans.tally(job, pods)
         failure = job_plans.find_failure(job, counted, now)
         if failure is not None:
             return await self._fail(job, pods, counted, failure)
+
         plan = job_plans.plan(job, counted, pods, now)
         await self._delete(job, plan.deletions)
         for index in plan.creations:
@@ -67,22 +71,26 @@ class JobController:
             )
             text = f'Created pod: {made["metadata"]["name"]}'
             await self._recorder.normal(job, 'SuccessfulCreate', text)
+
         await self._count(job, conclude=job_plans.is_complete(job, counted))
         waits = [plan.wait, self._measure_deadline(job)]
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _begin(self, job: Body) -> Body:
         """Note the start, the suspension, or the resumption."""
-        status, now = job.get('status') or {}, self._format_now()
+        status = job.get('status') or {}
+        now = self._format_now()
         known = pod_states.find_condition(job, 'Suspended') or {}
         is_suspended = bool(job['spec'].get('suspend'))
         made: Body = {**status}
+
         if is_suspended != (known.get('status') == 'True'):
             made['conditions'] = set_condition(job, _describe_suspension(is_suspended, now))
             reason, text = (
                 ('Suspended', 'Job suspended') if is_suspended else ('Resumed', 'Job resumed')
             )
             await self._recorder.normal(job, reason, text)
+
         is_restarted = not is_suspended and known.get('status') == 'True'
         if not is_suspended and (is_restarted or not status.get('startTime')):
             made['startTime'] = now
@@ -100,6 +108,7 @@ class JobController:
             made = build_condition('FailureTarget', *failure, self._format_now())
             status = {**(job.get('status') or {}), 'conditions': set_condition(job, made)}
             job = await self._client.set_status(lookups.JOBS, job, status) or job
+
         await self._delete(job, counted.active)
         await self._count(job, failure=failure)
         return None
@@ -117,6 +126,7 @@ class JobController:
         pods = await self._forgive(job)
         counted = job_plans.tally(job, pods)
         ended = [pod for pod in pods if has_ended(job, pod)]
+
         if ended:
             noted = {
                 **build_status(job, counted),
@@ -127,6 +137,7 @@ class JobController:
             }
             await self._client.set_status(lookups.JOBS, job, noted)
             await self._release(ended)
+
         status = build_status(job, counted)
         is_over = not counted.active and (not counted.terminating or failure is None)
         if is_over and (conclude or failure is not None):
@@ -147,10 +158,12 @@ class JobController:
             await self._recorder.warn(job, *failure)
             made = build_condition('Failed', *failure, now)
             return {**status, 'conditions': set_condition({'status': status}, made)}
+
         await self._recorder.normal(job, 'Completed', 'Job completed')
         for type in ('SuccessCriteriaMet', 'Complete'):
             made = build_condition(type, *job_plans.DONE, now)
             status = {**status, 'conditions': set_condition({'status': status}, made)}
+
         return {**status, 'completionTime': now}
 
     async def _release(self, pods: Sequence[Body]) -> None:
@@ -168,13 +181,16 @@ class JobController:
 
     async def _expire(self, job: Body) -> float | None:
         """Delete a finished job when its time is over; return the seconds until that."""
-        finish, ttl = find_finish(job), job['spec'].get('ttlSecondsAfterFinished')
+        finish = find_finish(job)
+        ttl = job['spec'].get('ttlSecondsAfterFinished')
         since = pod_states.parse_time((finish or {}).get('lastTransitionTime'))
         if ttl is None or since is None or pod_states.is_leaving(job):
             return None
+
         left = (since - self._context.now()).total_seconds() + ttl
         if left > 0:
             return float(left)
+
         await self._client.delete(lookups.JOBS, job)
         return None
 

@@ -48,7 +48,8 @@ class Kubelet:
     """Runs the pods of all nodes."""
 
     def __init__(self, context: interfaces.Context, troubles: behaviours.Troubles) -> None:
-        self._context, self._troubles = context, troubles
+        self._context = context
+        self._troubles = troubles
         self._client = context.client('kubelet', manager='kubelet')
         self._recorder = context.recorder('kubelet')
         self._runs: dict[str, _Run] = {}
@@ -65,6 +66,7 @@ class Kubelet:
         life = pod_lives.fail(run.life, containers, code, reason)
         is_failing = life != run.life
         run.life = life
+
         return is_failing
 
     async def reconcile(self, key: str) -> float | None:
@@ -73,12 +75,14 @@ class Kubelet:
         if pod is None or self._context.lookup.get(lookups.NODES, node) is None:
             self._runs.pop(key, None)
             return None
+
         now = asyncio.get_running_loop().time()
         run = self._take(key, pod, now)
         if pod_states.is_leaving(pod):
             return await self._stop(pod, run, now)
         if pod_states.get_phase(pod) in pod_states.ENDED:
             return None
+
         behaviour = behaviours.choose_behaviour(
             pod, self._context.settings, self._troubles.find(pod)
         )
@@ -100,12 +104,14 @@ class Kubelet:
             life = pod_lives.resume(pod, now) if has_begun else pod_lives.begin(pod)
             addresses = self._choose_addresses(pod)
             run = self._runs[key] = _Run(pod['metadata']['uid'], life, addresses)
+
         return run
 
     def _choose_addresses(self, pod: Body) -> Body:
         status = pod.get('status') or {}
         if status.get('podIP'):
             return {key: status[key] for key in ('hostIP', 'hostIPs', 'podIP', 'podIPs')}
+
         node = self._context.lookup.get(lookups.NODES, pod['spec']['nodeName']) or {}
         hosts = [
             item['address']
@@ -113,6 +119,7 @@ class Kubelet:
             if item['type'] == 'InternalIP'
         ]
         own = hosts[0] if pod['spec'].get('hostNetwork') and hosts else self._allocate()
+
         return {
             **({'hostIP': hosts[0], 'hostIPs': [{'ip': hosts[0]}]} if hosts else {}),
             'podIP': own,
@@ -138,10 +145,12 @@ class Kubelet:
             for container in () if run.life.has_ended else run.life.mains:
                 text = f'Stopping container {container.name}'
                 await self._recorder.normal(pod, 'Killing', text)
+
         delay = 0.0 if run.life.has_ended else min(grace, self._context.settings.stopped_after)
         run.stop_at = min(run.stop_at, now + delay)
         if now + memory.TICK < run.stop_at:
             return run.stop_at - now
+
         run.life = pod_lives.stop(run.life, pod, self._format_now())
         if pod_states.get_phase(pod) not in pod_states.ENDED:
             await self._report(pod, run, is_healthy=False)
@@ -161,7 +170,8 @@ class Kubelet:
 
     async def _post(self, pod: Body, step: pod_lives.Step) -> None:
         type, reason, template = MESSAGES[step.what]
-        meta, spec = pod['metadata'], pod['spec']
+        meta = pod['metadata']
+        spec = pod['spec']
         everything = [*(spec.get('initContainers') or ()), *spec['containers']]
         image = next(item['image'] for item in everything if item['name'] == step.container)
         is_init = step.container not in [item['name'] for item in spec['containers']]
@@ -173,11 +183,13 @@ class Kubelet:
             namespace=meta['namespace'],
             uid=meta['uid'],
         )
+
         if step.what == 'started':
             pulled = f'Container image "{image}" already present on machine'
             await self._recorder.normal(pod, 'Pulled', pulled, field=field)
             created = f'Container created: {step.container}'
             await self._recorder.normal(pod, 'Created', created, field=field)
+
         post = self._recorder.normal if type == 'Normal' else self._recorder.warn
         await post(pod, reason, text, field=field)
 

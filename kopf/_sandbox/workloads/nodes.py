@@ -118,6 +118,7 @@ def choose_taints(node: Body) -> list[Body]:
     ]
     present = {item['key'] for item in kept if item['effect'] == 'NoSchedule'}
     missing = [key for key, is_wanted in wanted.items() if is_wanted and key not in present]
+
     return [*kept, *({'key': key, 'effect': 'NoSchedule'} for key in missing)]
 
 

@@ -19,8 +19,11 @@ BACKOFF = 10.0
 
 BACKOFF_LIMIT = 300.0
 
-CREATING, INITIALIZING = 'ContainerCreating', 'PodInitializing'
-CRASHING, PULLING, UNPULLED = 'CrashLoopBackOff', 'ErrImagePull', 'ImagePullBackOff'
+CREATING = 'ContainerCreating'
+INITIALIZING = 'PodInitializing'
+CRASHING = 'CrashLoopBackOff'
+PULLING = 'ErrImagePull'
+UNPULLED = 'ImagePullBackOff'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,12 +141,14 @@ def _resume_container(item: ContainerLife, status: Object, now: float) -> Contai
     if 'running' in state:
         since = state['running'].get('startedAt') or ''
         return dataclasses.replace(item, waiting='', since=since, ready_at=now, is_ready=True)
+
     if 'terminated' in state:
         found = state['terminated']
         names = ('exitCode', 'reason', 'startedAt', 'finishedAt')
         code, reason, started, finished = (found.get(name) or '' for name in names)
         ended = Exit(int(code or 0), reason, started, finished)
         return dataclasses.replace(item, waiting='', since=started, exit=ended)
+
     return item
 
 
@@ -175,6 +180,7 @@ def advance(pod: Object, life: Life, behaviour: behaviours.Behaviour, moment: Mo
     containers: list[ContainerLife] = []
     steps: list[Step] = []
     is_blocked = False  # by an init container that has not passed yet
+
     for item in life.containers:
         if not is_blocked:
             chosen = 'Always' if item.is_sidecar else policy
@@ -184,6 +190,7 @@ def advance(pod: Object, life: Life, behaviour: behaviours.Behaviour, moment: Mo
             steps += made
         containers.append(item)
         is_blocked = is_blocked or (item.is_init and not is_passed(item))
+
     return Life(tuple(containers), tuple(steps))
 
 
@@ -238,9 +245,11 @@ def _step_running(
     now = moment.now
     if item.will_fail is not None:
         return _end(item, *item.will_fail, moment, policy)
+
     if item.due <= now:
         code = 0 if item.is_init else behaviour.exit_code
         return _end(item, code, 'Error' if code else 'Completed', moment, policy)
+
     lasts = _measure_run(item, behaviour)
     if math.isinf(item.due) != math.isinf(lasts):
         return dataclasses.replace(item, due=now + lasts), ''
@@ -266,6 +275,7 @@ def _start(
         reason = PULLING if item.waiting != PULLING else UNPULLED
         due = moment.now + BACKOFF
         return dataclasses.replace(item, waiting=reason, due=due), 'unpulled'
+
     started = dataclasses.replace(
         item,
         waiting='',
@@ -288,6 +298,7 @@ def _end(
     base = dataclasses.replace(item, will_fail=None, is_ready=False, ready_at=math.inf)
     if not is_restarted:
         return dataclasses.replace(base, exit=ended, due=math.inf), ''
+
     delay = 0.0 if not item.restarts else min(BACKOFF * 2.0 ** (item.restarts - 1), BACKOFF_LIMIT)
     waiting = dataclasses.replace(
         base,

@@ -49,6 +49,7 @@ def measure_availability(pod: Object, min_ready: int, now: datetime.datetime) ->
     condition = find_condition(pod, 'Ready')
     if condition is None or condition.get('status') != 'True':
         return None
+
     since = parse_time(condition.get('lastTransitionTime'))
     if not min_ready or since is None:
         return 0.0
@@ -93,8 +94,10 @@ def sort_for_deletion(pods: Sequence[Body], crowds: Mapping[str, int]) -> list[B
     phases = {'Pending': 0, 'Unknown': 1, 'Running': 2}
 
     def rank(pod: Body) -> tuple[Any, ...]:
-        spec, meta = pod.get('spec') or {}, pod['metadata']
+        spec = pod.get('spec') or {}
+        meta = pod['metadata']
         since = (find_condition(pod, 'Ready') or {}).get('lastTransitionTime') or ''
+
         return (
             bool(spec.get('nodeName')),
             phases.get(get_phase(pod), 3),

@@ -17,8 +17,10 @@ def build_status(
     pod: Object, life: pod_lives.Life, *, is_healthy: bool, addresses: Object, now: str
 ) -> Body:
     """Build the status of a pod on a node."""
-    old, spec = pod.get('status') or {}, pod['spec']
-    inits, mains = life.inits, life.mains
+    old = pod.get('status') or {}
+    spec = pod['spec']
+    inits = life.inits
+    mains = life.mains
     phase = find_phase(life)
     ready = {
         item.name: item.is_running and item.is_ready and (is_healthy or item.is_init)
@@ -37,11 +39,13 @@ def build_status(
             for item in mains
         ],
     }
+
     if inits:
         made['initContainerStatuses'] = [
             _build_container(item, _find(spec['initContainers'], item.name), ready[item.name])
             for item in inits
         ]
+
     return made
 
 
@@ -74,6 +78,7 @@ def build_conditions(
         _stamp({'type': type, **judged[type], 'observedGeneration': generation}, known, now)
         for type in OWN
     ]
+
     return [*made, *(item for type, item in known.items() if type not in OWN)]
 
 
@@ -109,6 +114,7 @@ def _judge_containers(life: pod_lives.Life, phase: str, ready: Mapping[str, bool
     relevant = [item for item in life.containers if item.is_sidecar or not item.is_init]
     unready = [item.name for item in relevant if not ready[item.name]]
     text = f'containers with unready status: {_list(unready)}'
+
     return _judge(not unready, 'ContainersNotReady', text)
 
 
@@ -123,6 +129,7 @@ def _judge_gates(pod: Object) -> Body:
         elif condition['status'] != 'True':
             status = condition['status']
             texts.append(f'the status of pod readiness gate "{type}" is not "True", but {status}')
+
     return _judge(not texts, 'ReadinessGatesNotReady', ', '.join(texts))
 
 
@@ -139,6 +146,7 @@ def _build_container(item: pod_lives.ContainerLife, spec: Object, is_ready: bool
     image = spec.get('image') or ''
     digest = f'sandbox://{item.name}-{item.restarts}'
     is_done = item.is_init and item.exit is not None and item.exit.code == 0
+
     return {
         'name': item.name,
         'image': image,
@@ -160,6 +168,7 @@ def _build_state(item: pod_lives.ContainerLife, digest: str, image: str) -> Body
             pod_lives.UNPULLED: f'Back-off pulling image "{image}"',
         }.get(item.waiting)
         return {'waiting': {'reason': item.waiting, **({'message': message} if message else {})}}
+
     if item.exit is not None:
         return _build_exit(item.exit, digest)
     return {'running': {'startedAt': item.since}}

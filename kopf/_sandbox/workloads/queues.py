@@ -34,7 +34,8 @@ class WorkQueue:
     def __init__(
         self, reconciler: interfaces.Reconciler, ahead: Sequence['WorkQueue'] = ()
     ) -> None:
-        self._reconciler, self._ahead = reconciler, ahead
+        self._reconciler = reconciler
+        self._ahead = ahead
         self._is_working = False
         self._due: dict[str, None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -92,6 +93,7 @@ class WorkQueue:
             delay = self._back_off(key, e)
         finally:
             self._is_working = False
+
         if delay is not None:
             loop = asyncio.get_running_loop()
             self._timers[key] = loop.call_later(max(delay, memory.TICK), self._expire, key)

@@ -38,8 +38,10 @@ class Recorder:
         numbers: Iterator[int],
         source: 'Source',
     ) -> None:
-        self._client, self._now = client, now
-        self._numbers, self._source = numbers, source
+        self._client = client
+        self._now = now
+        self._numbers = numbers
+        self._source = source
         self._posted: dict[tuple[str, ...], Body] = {}
 
     async def normal(self, body: Body, reason: str, message: str, *, field: str = '') -> None:
@@ -54,13 +56,15 @@ class Recorder:
             posted = self._posted.pop(key, None)
             counted = None if posted is None else await self._count(posted)
             if counted is None:
-                now, number = self._now(), next(self._numbers)
+                now = self._now()
+                number = next(self._numbers)
                 event = build_event(body, now, number, self._source, field)
                 event.update(type=type, reason=reason, message=message)
                 counted = await self._client.create(lookups.EVENTS, event)
             self._posted[key] = counted
         except errors.ApiError as e:
             logger.debug('An event about %s is not posted: %s', body['metadata']['name'], e)
+
         while len(self._posted) > MEMORY:
             del self._posted[next(iter(self._posted))]
 
@@ -89,6 +93,7 @@ def build_event(
         'uid': meta['uid'],
         'fieldPath': field,
     }
+
     return {
         'apiVersion': 'v1',
         'kind': 'Event',

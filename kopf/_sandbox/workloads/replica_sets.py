@@ -32,20 +32,25 @@ class ReplicaSetController:
         return find_pod_owners(change, 'ReplicaSet', self._context.lookup)
 
     async def reconcile(self, key: str) -> float | None:
-        lookup, now = self._context.lookup, self._context.now()
+        lookup = self._context.lookup
+        now = self._context.now()
         replica_set = lookup.get(lookups.REPLICA_SETS, key)
         if replica_set is None:
             return None
+
         claimed = await claiming.claim(lookup, self._client, replica_set, lookups.PODS)
         active = [pod for pod in claimed if pod_states.is_active(pod)]
         failure = None
+
         if not pod_states.is_leaving(replica_set):
             failure = await self._scale(replica_set, active)
             claimed = lookup.list_controlled(replica_set['metadata']['uid'], lookups.PODS)
+
         status = build_status(replica_set, claimed, failure, pod_states.format_time(now))
         await self._client.set_status(lookups.REPLICA_SETS, replica_set, status)
         if failure is not None:
             raise failure
+
         min_ready = replica_set['spec'].get('minReadySeconds') or 0
         return pod_states.find_next_availability(claimed, min_ready, now)
 
@@ -58,10 +63,12 @@ class ReplicaSetController:
         except errors.ApiError as e:
             await self._recorder.warn(replica_set, 'FailedCreate', f'Error creating: {e.message}')
             return e
+
         for pod in choose_surplus(active, -missing)[:BURST]:
             if await self._client.delete(lookups.PODS, pod):
                 text = f'Deleted pod: {pod["metadata"]["name"]}'
                 await self._recorder.normal(replica_set, 'SuccessfulDelete', text)
+
         return None
 
     async def _create(self, replica_set: Body) -> None:
@@ -76,6 +83,7 @@ def find_pod_owners(change: memory.Change, kind: str, lookup: lookups.Lookup) ->
     if b'"controller":true' in change.new.raw:
         key = lookups.find_controller_key(change, kind)
         return [key] if key else []
+
     before = change.old is not None and b'"controller":true' in change.old.raw
     if change.new.labels or before:
         return lookup.list_keys(lookups.KINDS[kind], change.new.namespace)
@@ -93,7 +101,8 @@ def build_status(
     replica_set: Body, pods: Sequence[Body], failure: errors.ApiError | None, now: str
 ) -> Body:
     """Count the pods of a replica set."""
-    spec, old = replica_set['spec'], replica_set.get('status') or {}
+    spec = replica_set['spec']
+    old = replica_set.get('status') or {}
     labels = ((spec.get('template') or {}).get('metadata') or {}).get('labels') or {}
     active = [pod for pod in pods if pod_states.is_active(pod)]
     moment = pod_states.parse_time(now)
@@ -117,6 +126,7 @@ def build_status(
         'observedGeneration': replica_set['metadata'].get('generation') or 0,
     }
     conditions = _update_failure(old.get('conditions') or [], failure, now)
+
     return {**status, **({'conditions': conditions} if conditions else {})}
 
 
@@ -127,6 +137,7 @@ def _update_failure(
     others = [item for item in conditions if item['type'] != 'ReplicaFailure']
     if failure is None:
         return others
+
     made = {
         'type': 'ReplicaFailure',
         'status': 'True',

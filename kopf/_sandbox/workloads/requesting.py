@@ -22,7 +22,9 @@ class Client:
     """Writes objects as one component of the cluster."""
 
     def __init__(self, cluster: clusters.Cluster, user: requests.User, manager: str) -> None:
-        self._cluster, self._user, self._manager = cluster, user, manager
+        self._cluster = cluster
+        self._user = user
+        self._manager = manager
 
     async def create(self, home: kinds.Home, body: Body) -> Body:
         """Create an object; return it as stored. Raises `ApiError`."""
@@ -37,7 +39,8 @@ class Client:
         Change an object; return it as stored, or ``None`` if it does not exist, or is another one
         with the same name.
         """
-        uid, meta = body['metadata']['uid'], body['metadata']
+        uid = body['metadata']['uid']
+        meta = body['metadata']
         request = self._ask('patch', home, meta.get('namespace') or '', meta['name'], subresource)
 
         def apply(old: Body) -> Body:
@@ -51,6 +54,7 @@ class Client:
         except errors.ApiError as e:
             if e.code != 404:
                 raise
+
         return None
 
     async def set_status(self, home: kinds.Home, body: Body, status: Body) -> Body | None:
@@ -66,12 +70,14 @@ class Client:
         meta = body['metadata']
         request = self._ask('delete', home, meta.get('namespace') or '', meta['name'])
         options = deletion.Options(grace_period=grace, propagation='Background', uid=meta['uid'])
+
         try:
             await self._cluster.writer.delete(request, options)
         except errors.ApiError as e:
             if e.code not in (404, 409):
                 raise
             return False
+
         return True
 
     async def bind(self, pod: Body, node: str) -> None:

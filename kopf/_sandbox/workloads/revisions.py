@@ -28,7 +28,8 @@ def encode_data(data: Object) -> bytes:
 
 def build_revision(owner: Body, number: int, *, label: str) -> Body:
     """Build the revision of the current template; ``label`` is that with the hash."""
-    meta, spec = owner['metadata'], owner['spec']
+    meta = owner['metadata']
+    spec = owner['spec']
     collisions = (owner.get('status') or {}).get('collisionCount') or 0
     data = build_data(owner)
     digest = dependents.encode_hash(
@@ -36,6 +37,7 @@ def build_revision(owner: Body, number: int, *, label: str) -> Body:
     )
     labels = (spec['template'].get('metadata') or {}).get('labels') or {}
     annotations = meta.get('annotations') or {}
+
     return {
         'apiVersion': 'apps/v1',
         'kind': 'ControllerRevision',

@@ -30,6 +30,7 @@ def build_counts(deployment: Object, new: Body | None, all_sets: Sequence[Body])
         'unavailableReplicas': max(0, total - available),
         'collisionCount': (deployment.get('status') or {}).get('collisionCount') or 0,
     }
+
     return {
         **pod_states.drop_zeros(counts),
         'terminatingReplicas': rollouts.count_status(all_sets, 'terminatingReplicas'),
@@ -79,6 +80,7 @@ def note_availability(deployment: Object, counts: Object, now: str) -> list[Body
             now,
         )
     )
+
     return set_condition(conditions, made)
 
 
@@ -120,6 +122,7 @@ def note_progress(
         )
         known = _find(status['conditions'], 'ReplicaFailure')
         conditions = set_condition([*conditions, *([known] if known else [])], made)
+
     return conditions
 
 
@@ -127,28 +130,33 @@ def _judge_progress(
     deployment: Object, status: Body, new: Object | None, now: datetime.datetime
 ) -> list[Body]:
     conditions: list[Body] = status['conditions']
-    current, moment = _find(conditions, 'Progressing'), pod_states.format_time(now)
+    current = _find(conditions, 'Progressing')
+    moment = pod_states.format_time(now)
     title = (
         f'ReplicaSet "{new["metadata"]["name"]}"'
         if new is not None
         else f'Deployment "{deployment["metadata"]["name"]}"'
     )
+
     if is_complete(deployment, status):
         text = f'{title} has successfully progressed.'
         return set_condition(
             conditions, build_condition('Progressing', 'True', AVAILABLE, text, moment)
         )
+
     if is_progressing(deployment, status):
         text = f'{title} is progressing.'
         made = build_condition('Progressing', 'True', 'ReplicaSetUpdated', text, moment)
         if current is not None and current['status'] == 'True':
             made['lastTransitionTime'] = current['lastTransitionTime']
         return [*(item for item in conditions if item['type'] != 'Progressing'), made]
+
     if current is not None and (measure_deadline(deployment, current, now) or 0) < 0:
         text = f'{title} has timed out progressing.'
         return set_condition(
             conditions, build_condition('Progressing', 'False', TIMED_OUT, text, moment)
         )
+
     return conditions
 
 
@@ -193,9 +201,11 @@ def note_pause(deployment: Object, now: str) -> list[Body] | None:
     """Return the conditions with the pause or with its end; ``None`` if nothing has changed."""
     conditions = (deployment.get('status') or {}).get('conditions') or []
     current = _find(conditions, 'Progressing')
-    is_paused, reason = deployment['spec'].get('paused'), (current or {}).get('reason')
+    is_paused = deployment['spec'].get('paused')
+    reason = (current or {}).get('reason')
     if not has_deadline(deployment) or reason == TIMED_OUT or bool(is_paused) == (reason == PAUSED):
         return None
+
     made = (
         build_condition('Progressing', 'Unknown', PAUSED, 'Deployment is paused', now)
         if is_paused

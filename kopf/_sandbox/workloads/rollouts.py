@@ -48,6 +48,7 @@ def resolve_limits(deployment: Object) -> Limits:
     rolling = (spec.get('strategy') or {}).get('rollingUpdate')
     if not is_rolling(deployment) or rolling is None:
         return Limits(0, 0)
+
     surge = pod_states.scale_value(rolling.get('maxSurge'), spec['replicas'], up=True)
     given = rolling.get('maxUnavailable')
     unavailable = pod_states.scale_value(given, spec['replicas'], up=False)
@@ -84,7 +85,8 @@ def get_revision(body: Object) -> int:
 
 def build_replica_set(deployment: Body, replicas: int, revision: int) -> Body:
     """Build the replica set of the current template."""
-    meta, spec = deployment['metadata'], deployment['spec']
+    meta = deployment['metadata']
+    spec = deployment['spec']
     collisions = (deployment.get('status') or {}).get('collisionCount') or 0
     plain = dependents.drop_label(spec['template'], HASH)
     digest = dependents.compute_hash(plain, collisions)
@@ -122,6 +124,7 @@ def annotate(replica_set: Body, deployment: Object, revision: int) -> None:
     annotations = replica_set['metadata'].setdefault('annotations', {})
     annotations.update({key: known[key] for key in known if key not in _NOT_COPIED})
     current = annotations.get(REVISION) or '0'
+
     if int(current if current.isdigit() else 0) < revision:
         if current != '0':
             history = [item for item in (annotations.get(HISTORY) or '').split(',') if item]
@@ -167,20 +170,24 @@ def plan_old_sizes(deployment: Object, new: Object | None, olds: Sequence[Body])
     room = count_spec(everything) - minimum - unready
     if room <= 0 or not count_spec(olds):
         return []
+
     sizes = {item['metadata']['uid']: item['spec'].get('replicas') or 0 for item in olds}
     before = dict(sizes)
     ordered = pod_states.sort_by_age(olds)
+
     for item in ordered:
         uid = item['metadata']['uid']
         dropped = min(room, max(0, sizes[uid] - count_status([item], 'availableReplicas')))
         sizes[uid] -= dropped
         room -= dropped
+
     spare = count_status(everything, 'availableReplicas') - minimum
     for item in ordered:
         uid = item['metadata']['uid']
         dropped = min(max(0, spare), sizes[uid])
         sizes[uid] -= dropped
         spare -= dropped
+
     return [
         Scaling(item, sizes[uid])
         for item in ordered
@@ -193,10 +200,12 @@ def plan_scaling(deployment: Object, new: Body | None, olds: Sequence[Body]) -> 
     desired = int(deployment['spec']['replicas'])
     everything = [*olds, *([new] if new is not None else [])]
     active = [item for item in everything if item['spec'].get('replicas')]
+
     if len(active) <= 1:
         latest = new or max(olds, key=pod_states.get_created, default=None)
         chosen = active[0] if active else latest
         return [] if chosen is None else [Scaling(chosen, desired)]
+
     if new is not None and _is_saturated(deployment, new):
         return [Scaling(item, 0) for item in active if item is not new]
     return _share(deployment, active) if is_rolling(deployment) else []
@@ -218,6 +227,7 @@ def _share(deployment: Object, active: Sequence[Body]) -> list[Scaling]:
     by_age = oldest_first if rest < 0 else oldest_first[::-1]
     ordered = sorted(by_age, key=lambda item: -item['spec']['replicas'])
     sizes = []
+
     for item in ordered:
         size = item['spec']['replicas']
         known = (item['metadata'].get('annotations') or {}).get(MAXIMUM) or '0'
@@ -226,6 +236,7 @@ def _share(deployment: Object, active: Sequence[Body]) -> list[Scaling]:
         change = min(max(wanted, 0), rest) if rest > 0 else max(min(wanted, 0), rest)
         rest -= change
         sizes.append(size + change)
+
     if ordered:
         sizes[0] = max(0, sizes[0] + rest)
     return [Scaling(item, size) for item, size in zip(ordered, sizes, strict=True)]
@@ -242,6 +253,7 @@ def choose_obsolete(deployment: Object, olds: Sequence[Body]) -> list[Body]:
 
 
 def _is_settled(replica_set: Object) -> bool:
-    status, meta = replica_set.get('status') or {}, replica_set['metadata']
+    status = replica_set.get('status') or {}
+    meta = replica_set['metadata']
     is_observed = (status.get('observedGeneration') or 0) >= (meta.get('generation') or 0)
     return not status.get('replicas') and not replica_set['spec'].get('replicas') and is_observed

@@ -71,7 +71,8 @@ class Workloads:
     """
 
     def __init__(self, cluster: clusters.Cluster, settings: options.Workloads) -> None:
-        self._cluster, self._settings = cluster, settings
+        self._cluster = cluster
+        self._settings = settings
         self.troubles = behaviours.Troubles()
         self._tasks: list[asyncio.Task[None]] = []
         self._kubelet: kubelets.Kubelet | None = None
@@ -112,12 +113,16 @@ class Workloads:
     ) -> None:
         """Make the containers of a running pod exit. Raises `ApiError` if there is no such pod."""
         key = memory.make_key(namespace, name)
-        lookup, kubelet, queue = self._lookup, self._kubelet, self._kubelet_queue
+        lookup = self._lookup
+        kubelet = self._kubelet
+        queue = self._kubelet_queue
         if lookup is None or lookup.get(lookups.PODS, key) is None:
             raise errors.not_found('', 'pods', name)
+
         if kubelet is None or queue is None or not kubelet.fail(key, containers, code, reason):
             which = f'containers {", ".join(containers)}' if containers else 'containers'
             raise ValueError(f'The pod {name!r} has no running {which} to fail.')
+
         queue.add(key)
 
     def _look_at_pods(self) -> None:
@@ -134,6 +139,7 @@ class Workloads:
         client = context.client('kubelet', manager='kubelet')
         controller = nodes.NodeController(context)
         now = pod_states.format_time(context.now())
+
         for number in range(1, self._settings.nodes + 1):
             node = nodes.build_node(number, KUBELET_VERSION, now)
             if context.lookup.get(lookups.NODES, node['metadata']['name']) is None:

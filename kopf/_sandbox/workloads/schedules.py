@@ -52,11 +52,13 @@ def parse_schedule(text: str) -> Schedule | float:
         parts = _duration_regex.findall(text)
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         return max(1.0, float(int(seconds)))
+
     fields = _DESCRIPTORS.get(text, text).split()
     minutes, hours, days, months, weekdays = (
         crons.parse_field(index, field) for index, field in enumerate(fields)
     )
     is_any_day = fields[2][0] in '*?' or fields[4][0] in '*?'
+
     return Schedule(minutes, hours, days, months, weekdays, is_any_day)
 
 
@@ -65,6 +67,7 @@ def find_next(text: str, zone: str | None, after: datetime.datetime) -> datetime
     schedule = parse_schedule(text)
     if isinstance(schedule, float):
         return after.replace(microsecond=0) + datetime.timedelta(seconds=schedule)
+
     local = after.astimezone(find_zone(zone or 'UTC'))
     for day in range(_HORIZON):
         date = local.date() + datetime.timedelta(days=day)
@@ -72,6 +75,7 @@ def find_next(text: str, zone: str | None, after: datetime.datetime) -> datetime
             for moment in _iterate_day(schedule, date, local.tzinfo):
                 if moment > after:
                     return moment
+
     return None
 
 
@@ -99,9 +103,15 @@ def list_missed(
 
     Beyond that, the latest one is found from a later beginning.
     """
-    latest, count, moment = None, 0, since
+    latest = None
+    count = 0
+    moment = since
+
     while (found := find_next(text, zone, moment)) is not None and found <= now:
-        latest, moment, count = found, found, min(count + 1, 101)
+        latest = found
+        moment = found
+        count = min(count + 1, 101)
         if count > 100 and (now - moment).total_seconds() > 2 * 86400:
             moment = now - datetime.timedelta(days=1)
+
     return latest, count

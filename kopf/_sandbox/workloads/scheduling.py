@@ -46,6 +46,7 @@ class Scheduler:
         pod = self._context.lookup.get(lookups.PODS, key)
         if pod is None or not is_schedulable(pod):
             return None
+
         nodes = self._context.lookup.select(lookups.NODES)
         active = [
             item
@@ -54,15 +55,18 @@ class Scheduler:
         ]
         crowds = dependents.count_by_node(active)
         node = choose_node(pod, nodes, crowds)
+
         if node:
             await self._client.bind(pod, node)
             meta = pod['metadata']
             text = f'Successfully assigned {meta["namespace"]}/{meta["name"]} to {node}'
             await self._recorder.normal(pod, 'Scheduled', text)
             return None
+
         text = explain(pod, nodes, crowds)
         await self._recorder.warn(pod, 'FailedScheduling', text)
         await self._client.set_status(lookups.PODS, pod, self._build_status(pod, text))
+
         return None
 
     def _build_status(self, pod: Body, text: str) -> Body:
@@ -79,6 +83,7 @@ class Scheduler:
             'observedGeneration': pod['metadata'].get('generation') or 0,
         }
         others = [item for item in status.get('conditions') or () if item['type'] != made['type']]
+
         return {**status, 'conditions': [*others, made]}
 
 
@@ -113,8 +118,10 @@ def find_obstacle(pod: Object, node: Object, crowds: Mapping[str, int]) -> str:
             return 'node(s) were unschedulable'
         shown = f'{untolerated["key"]}: {untolerated.get("value") or ""}'
         return f'node(s) had untolerated taint {{{shown}}}'
+
     if not matches_node(pod['spec'], node):
         return "node(s) didn't match Pod's node affinity/selector"
+
     allocatable = (node.get('status') or {}).get('allocatable') or {}
     if crowds.get(node['metadata']['name'], 0) >= int(allocatable.get('pods') or CAPACITY):
         return 'Too many pods'
@@ -129,9 +136,11 @@ def find_untolerated(
     cordon = {'key': UNSCHEDULABLE, 'effect': 'NoSchedule'}
     taints = [*([cordon] if known.get('unschedulable') else []), *(known.get('taints') or ())]
     tolerations = spec.get('tolerations') or ()
+
     for taint in taints:
         if taint['effect'] in effects and not is_tolerated(taint, tolerations):
             return dict(taint)
+
     return None
 
 
@@ -156,10 +165,12 @@ def matches_node(spec: Object, node: Object) -> bool:
     labels = node['metadata'].get('labels') or {}
     if not (spec.get('nodeSelector') or {}).items() <= labels.items():
         return False
+
     affinity = (spec.get('affinity') or {}).get('nodeAffinity') or {}
     required = affinity.get('requiredDuringSchedulingIgnoredDuringExecution')
     if required is None:
         return True
+
     fields = {'metadata.name': node['metadata']['name']}
     return any(
         _matches_terms(term.get('matchExpressions') or (), labels)
@@ -174,7 +185,8 @@ def _matches_terms(terms: Iterable[Object], labels: Mapping[str, str]) -> bool:
 
 
 def _matches_term(term: Object, labels: Mapping[str, str]) -> bool:
-    values, value = list(term.get('values') or ()), labels.get(term['key'])
+    values = list(term.get('values') or ())
+    value = labels.get(term['key'])
     match term['operator']:
         case 'In':
             return value in values

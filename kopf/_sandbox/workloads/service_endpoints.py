@@ -33,18 +33,22 @@ class EndpointsController:
             if known is not None and _is_managed(known):
                 await self._client.delete(lookups.ENDPOINTS, known)
             return None
+
         if not is_selective(service):
             return None
+
         pods = self._context.lookup.select(lookups.PODS, service['metadata']['namespace'])
         now = pod_states.format_time(self._context.now())
         backends = endpoint_lists.list_backends(service, pods)
         wanted = endpoint_lists.build_endpoints(service, backends, now)
+
         if known is None:
             await self._client.create(lookups.ENDPOINTS, wanted)
         elif _differs(known, wanted, ('subsets',)):
             await self._client.change(
                 lookups.ENDPOINTS, known, lambda obj: _replace(obj, wanted, ('subsets',))
             )
+
         return None
 
 
@@ -65,6 +69,7 @@ class SlicesController:
         service = self._context.lookup.get(lookups.SERVICES, key)
         if service is None or not is_selective(service) or pod_states.is_leaving(service):
             return None  # the garbage collector deletes the slices
+
         meta = service['metadata']
         pods = self._context.lookup.select(lookups.PODS, meta['namespace'])
         now = pod_states.format_time(self._context.now())
@@ -77,6 +82,7 @@ class SlicesController:
             == endpoint_lists.SLICES_CONTROLLER
         ]
         await self._sync(known, wanted)
+
         return None
 
     async def _sync(self, known: Sequence[Body], wanted: Sequence[Body]) -> None:
@@ -86,6 +92,7 @@ class SlicesController:
             if _differs(old, new, fields):
                 replace = functools.partial(_replace, wanted=new, fields=fields)
                 await self._client.change(lookups.SLICES, old, replace)
+
         for new in wanted[len(known) :]:
             await self._client.create(lookups.SLICES, new)
         for old in known[len(wanted) :]:
@@ -103,6 +110,7 @@ def find_services(change: memory.Change, lookup: lookups.Lookup) -> list[str]:
         return [change.new.key]
     if change.home != lookups.PODS:
         return []
+
     states = [change.new.labels, change.old.labels if change.old is not None else {}]
     return [
         lookups.get_key(service)

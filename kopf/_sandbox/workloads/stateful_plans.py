@@ -84,6 +84,7 @@ def plan(situation: Situation) -> Plan:
             deletions.append(pod)
         if situation.is_ordered and (pod is None or not situation.is_available(pod)):
             return Plan(creations, deletions)
+
     surplus = _plan_surplus(situation)
     if surplus is not None:
         return Plan(creations, [*deletions, *surplus])
@@ -99,6 +100,7 @@ def _plan_surplus(situation: Situation) -> list[Body] | None:
     ]
     if not condemned:
         return None
+
     if situation.is_ordered:
         condemned = condemned[:1]
     return [pod for pod in condemned if not pod_states.is_leaving(pod)]
@@ -108,6 +110,7 @@ def _plan_update(situation: Situation) -> list[Body]:
     """Return the outdated pod to delete: the last one, if all after it are available."""
     if not situation.is_rolling:
         return []
+
     for ordinal in reversed(situation.ordinals):
         pod = situation.pods.get(ordinal)
         if ordinal < situation.start + situation.partition or pod is None:
@@ -117,6 +120,7 @@ def _plan_update(situation: Situation) -> list[Body]:
             return [pod]
         if not situation.is_available(pod):
             return []
+
     return []
 
 
@@ -150,9 +154,11 @@ def build_status(situation: Situation) -> Body:
         'currentReplicas': _count_revision(staying, situation.current),
         'updatedReplicas': updated,
     }
+
     if situation.is_rolling and {updated, len(pods), len(ready)} == {len(situation.ordinals)}:
         status['currentRevision'] = situation.updated
         counts['currentReplicas'] = updated
+
     return {**status, **pod_states.drop_zeros(counts)}
 
 
@@ -164,7 +170,8 @@ def build_pod(stateful_set: Body, ordinal: int, template: Object, revision: str)
     """Build the pod of an ordinal."""
     made = dependents.build_pod(stateful_set, template)
     name = f'{stateful_set["metadata"]["name"]}-{ordinal}'
-    meta, spec = made['metadata'], made['spec']
+    meta = made['metadata']
+    spec = made['spec']
     meta['name'] = name
     meta['labels'] = {
         **(meta.get('labels') or {}),
@@ -191,10 +198,12 @@ def build_pod(stateful_set: Body, ordinal: int, template: Object, revision: str)
 
 def build_claims(stateful_set: Body, pod: Object) -> list[Body]:
     """Build the claims of a pod for its volumes."""
-    spec, namespace = stateful_set['spec'], stateful_set['metadata']['namespace']
+    spec = stateful_set['spec']
+    namespace = stateful_set['metadata']['namespace']
     policy = spec.get('persistentVolumeClaimRetentionPolicy') or {}
     is_owned = policy.get('whenDeleted') == 'Delete'
     owners = [dependents.build_reference(stateful_set)] if is_owned else []
+
     return [
         {
             'apiVersion': 'v1',

@@ -34,8 +34,10 @@ async def keep_revision(
     if current is None:
         made = revisions.build_revision(owner, latest + 1, label=label)
         return await client.create(lookups.REVISIONS, made)
+
     if revisions.get_number(current) == latest:
         return current
+
     changed = await client.change(
         lookups.REVISIONS, current, lambda obj: obj.update(revision=latest + 1)
     )
@@ -62,6 +64,7 @@ class StatefulSetController:
         body = lookup.get(lookups.STATEFUL_SETS, key)
         if body is None or pod_states.is_leaving(body):
             return None
+
         await claiming.claim(lookup, self._client, body, lookups.PODS)
         known = lookup.list_controlled(body['metadata']['uid'], lookups.REVISIONS)
         updated = await keep_revision(self._client, body, known, label=HASH)
@@ -75,6 +78,7 @@ class StatefulSetController:
         await self._client.set_status(lookups.STATEFUL_SETS, body, status)
         if failure is not None:
             raise failure
+
         used = {current, name, *map(revisions.get_pod_revision, situation.pods.values())}
         limit = body['spec'].get('revisionHistoryLimit')
         for item in revisions.choose_obsolete(body, known, used, limit):
@@ -96,7 +100,8 @@ class StatefulSetController:
         self, situation: stateful_plans.Situation, templates: Mapping[str, Body]
     ) -> errors.ApiError | None:
         """Create and delete pods; return the refusal of a creation."""
-        plan, body = stateful_plans.plan(situation), situation.stateful_set
+        plan = stateful_plans.plan(situation)
+        body = situation.stateful_set
         for pod in plan.deletions:
             await self._delete(situation, pod)
         for ordinal in plan.creations:
@@ -113,11 +118,14 @@ class StatefulSetController:
                 )
                 await self._recorder.warn(body, 'FailedCreate', text)
                 return e
+
         return None
 
     async def _create(self, body: Body, pod: Body) -> None:
-        name, namespace = body['metadata']['name'], body['metadata']['namespace']
+        name = body['metadata']['name']
+        namespace = body['metadata']['namespace']
         title = pod['metadata']['name']
+
         for claim in stateful_plans.build_claims(body, pod):
             claim_name = claim['metadata']['name']
             key = memory.make_key(namespace, claim_name)
@@ -125,6 +133,7 @@ class StatefulSetController:
                 await self._client.create(lookups.CLAIMS, claim)
                 text = f'Create Claim {claim_name} Pod {title} in StatefulSet {name} success'
                 await self._recorder.normal(body, 'SuccessfulCreate', text)
+
         await self._client.create(lookups.PODS, pod)
         text = f'Create Pod {title} in StatefulSet {name} successful'
         await self._recorder.normal(body, 'SuccessfulCreate', text)
@@ -135,7 +144,8 @@ class StatefulSetController:
         if ordinal not in situation.ordinals:
             await self._give_claims_away(body, pod)
         if await self._client.delete(lookups.PODS, pod):
-            title, name = pod['metadata']['name'], body['metadata']['name']
+            title = pod['metadata']['name']
+            name = body['metadata']['name']
             text = f'Delete Pod {title} in StatefulSet {name} successful'
             await self._recorder.normal(body, 'SuccessfulDelete', text)
 
@@ -144,6 +154,7 @@ class StatefulSetController:
         policy = body['spec'].get('persistentVolumeClaimRetentionPolicy') or {}
         if policy.get('whenScaled') != 'Delete':
             return
+
         reference = dependents.build_reference(pod)
         for wanted in stateful_plans.build_claims(body, pod):
             key = memory.make_key(body['metadata']['namespace'], wanted['metadata']['name'])

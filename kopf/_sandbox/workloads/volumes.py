@@ -40,14 +40,17 @@ class ClaimController:
             return None
         if (claim.get('status') or {}).get('phase') == 'Bound':
             return None
+
         volumes = self._context.lookup.select(lookups.VOLUMES)
         volume = find_volume(claim, volumes)
         if volume is None and claim['spec'].get('volumeName'):
             return None  # until that volume exists
+
         if volume is None:
             volume = await self._client.create(lookups.VOLUMES, build_volume(claim))
             text = f'Successfully provisioned volume {volume["metadata"]["name"]}'
             await self._recorder.normal(claim, 'ProvisioningSucceeded', text)
+
         await self._bind(claim, volume)
         return None
 
@@ -98,6 +101,7 @@ class VolumeController:
             await self._client.delete(lookups.VOLUMES, volume)
         elif phase != (volume.get('status') or {}).get('phase'):
             await self._client.set_status(lookups.VOLUMES, volume, {'phase': phase})
+
         return None
 
 
@@ -118,16 +122,19 @@ def find_volume(claim: Object, volumes: Iterable[Body]) -> Body | None:
 
 
 def _fits(claim: Object, volume: Object) -> bool:
-    spec, offered = claim['spec'], volume['spec']
+    spec = claim['spec']
+    offered = volume['spec']
     reference = offered.get('claimRef') or {}
     if reference and not _refers(reference, claim):
         return False
     if spec.get('volumeName') or reference:
         return spec.get('volumeName') in (None, '', volume['metadata']['name'])
+
     classes = [item.get('storageClassName') or '' for item in (spec, offered)]
     modes = [set(item.get('accessModes') or ()) for item in (spec, offered)]
     asked = ((spec.get('resources') or {}).get('requests') or {}).get('storage') or '0'
     is_enough = _measure(volume) >= quantities.parse_quantity(asked)
+
     return classes[0] == classes[1] and modes[0] <= modes[1] and is_enough
 
 

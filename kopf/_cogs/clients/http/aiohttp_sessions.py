@@ -31,7 +31,9 @@ class ForeignChunks:
     def __init__(
         self, session: 'ForeignSession', call: models.Call, response: 'aiohttp.ClientResponse'
     ) -> None:
-        self._session, self._call, self._response = session, call, response
+        self._session = session
+        self._call = call
+        self._response = response
         self.code: int = response.status
         self.headers: Mapping[str, str] = response.headers
 
@@ -79,6 +81,7 @@ class ForeignSession:
         with self.translated(call):
             async with self._waiting(call, timeouts.total):
                 response = await self._send(call, timeouts.connect)
+
         self._streams.add(response)
         try:
             yield ForeignChunks(self, call, response)
@@ -93,10 +96,12 @@ class ForeignSession:
         for unanswered in self._unanswered:
             if unanswered.call.is_repeatable:
                 unanswered.cut()
+
         if self._unanswered:
             await asyncio.wait(
                 [unanswered.end for unanswered in self._unanswered], timeout=models.CLOSING_TIMEOUT
             )
+
         for unanswered in self._unanswered:
             unanswered.cut()
         await self._http.close()
@@ -140,6 +145,7 @@ class ForeignSession:
 
         if self.is_closed:
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
+
         options = {
             **self._options,
             'headers': {**self._options.get('headers', {}), **call.headers},
@@ -156,13 +162,17 @@ class ForeignSession:
         except aiohttp.ClientError:
             call.permit()  # it is not visible in the error if the body was not permitted
             raise
-        url, redirects = self._find_redirect(call, call.url, response), 1
+
+        url = self._find_redirect(call, call.url, response)
+        redirects = 1
         while url is not None and redirects < models.REDIRECTS_LIMIT:
             response.release()
             response = await self._http.request(
                 call.method, _encode(f'{self.server}{url}'), **options
             )
-            url, redirects = self._find_redirect(call, url, response), redirects + 1
+            url = self._find_redirect(call, url, response)
+            redirects = redirects + 1
+
         return response
 
     def _find_redirect(
@@ -247,6 +257,7 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
             f'The session for {credentials.describe(info)} would send its credentials over plain '
             'HTTP, where all on the way can read them. Use https:// in the address of the server.'
         )
+
     own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': models.USER_AGENT}
     return ForeignSession(info.aiohttp_session, server=info.server, headers=own)
 
@@ -265,6 +276,7 @@ def make_session(
     )
     # Not in the session's headers: the library would send these, with the token, to proxies too.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
+
     return ForeignSession(
         http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options
     )
@@ -297,11 +309,13 @@ def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, An
     """Build the proxy options of requests; the password is in a header, as errors show URLs."""
     if url is None:
         return {}
+
     parts = _parse_proxy(url)
     address = parts.netloc.rpartition('@')[2]
     proxy = urllib.parse.urlunsplit(parts._replace(netloc=address))
     if parts.username is None:
         return {'proxy': proxy}
+
     pair = f'{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or "")}'
     headers = {'Proxy-Authorization': f'Basic {base64.b64encode(pair.encode()).decode()}'}
     return {'proxy': proxy, ('proxy_headers' if is_tunnelled else 'headers'): headers}
@@ -320,6 +334,7 @@ def _parse_proxy(url: str) -> urllib.parse.SplitResult:
         is_correct = parts.scheme in ('http', 'https') and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_correct = False
+
     if not is_correct:
         raise credentials.LoginError(
             f'The proxy must be a URL of HTTP or HTTPS, not '

@@ -104,14 +104,17 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         if reader is None:
             raise LostError('there is no stream')
+
         while not reader.size:
             if reader.is_complete:
                 return b''
             await self._wait(deadline)
+
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
             # Not all loops permit it after the connection is closed.
             self._transport.resume_reading()
+
         return reader.take()
 
     def fail(self, error: Exception) -> None:
@@ -139,11 +142,13 @@ class Connection(asyncio.Protocol):
         if reader is None or reader.is_complete:  # unsolicited
             self.abort()
             return
+
         try:
             reader.feed(data)
         except http11.WireError as error:
             self.fail(error)
             return
+
         if self._is_streamed:
             self._hold_back(reader)
         if reader.is_complete or (self._is_streamed and reader.has_head):
@@ -169,6 +174,7 @@ class Connection(asyncio.Protocol):
         if self._reader is None or self._reader.is_complete:
             self._error = self._error or LostError('the connection was closed')
             return
+
         try:
             if exc is not None:
                 raise LostError(str(exc) or type(exc).__name__)
@@ -186,6 +192,7 @@ class Connection(asyncio.Protocol):
         """Wait for any progress or error."""
         if self._error is not None:
             raise self._error
+
         waiter = self._waiter = self._loop.create_future()
         timer = None if deadline is None else self._loop.call_at(deadline, _expire, waiter)
         try:
@@ -222,6 +229,7 @@ async def connect(address: Address) -> Connection:
         if _is_numeric(address.host)
         else await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     )
+
     if len(places) > 1:
         # Not by the loop itself: not all loops try the addresses in parallel, and some addresses
         # may be silent.
@@ -232,6 +240,7 @@ async def connect(address: Address) -> Connection:
                 places, happy_eyeballs_delay=FALLBACK_DELAY
             )
         }
+
     if address.tls is not None:
         target |= {'ssl': address.tls, 'server_hostname': address.tls_name or address.host}
     _, connection = await loop.create_connection(lambda: Connection(loop), **target)

@@ -75,15 +75,18 @@ class DirectSession:
         for limit in self._connecting:
             if not limit.expired():
                 limit.reschedule(asyncio.get_running_loop().time())
+
         for connection in [
             *self._streams,
             *[one for one, call in self._asked.items() if call.is_repeatable],
         ]:
             connection.fail(connections.LostError('the session is closed'))
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(models.CLOSING_TIMEOUT):
                 while self._asked:
                     await self._answered.wait()
+
         for connection in list(self._alive):
             connection.fail(connections.LostError('the session is closed'))
         if self._alive:
@@ -97,11 +100,13 @@ class DirectSession:
         """Translate an error of a connection to an error of the request."""
         if self._is_closing:
             return errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=is_sent)
+
         if not is_sent:
             reason = 'no connection in time' if type(error) is TimeoutError else error
             return errors.APIUnreachableError(
                 f'{call}: cannot connect to {self._address}: {reason}'
             )
+
         match error:
             case TimeoutError():
                 return errors.APITimeoutError(f'{call}: there is no answer in time.')
@@ -123,7 +128,10 @@ class DirectSession:
         ``conclude`` gets the response, and owns the connection then.
         """
         deadline = _find_deadline(timeouts.total)
-        url, redirects, is_repeated = call.url, 1, False
+        url = call.url
+        redirects = 1
+        is_repeated = False
+
         while True:
             kept = None if is_repeated else self._take_idle()
             connection = kept or await self._connect(call, timeouts.connect, deadline)
@@ -156,7 +164,9 @@ class DirectSession:
             if target is None or redirects >= models.REDIRECTS_LIMIT:
                 return conclude(connection, reader)
             self._release(connection)
-            url, redirects, is_repeated = target, redirects + 1, False
+            url = target
+            redirects = redirects + 1
+            is_repeated = False
 
     def _take_answer(
         self, connection: connections.Connection, reader: http11.Reader
@@ -170,6 +180,7 @@ class DirectSession:
     ) -> connections.Connection:
         if self._is_closing:
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
+
         earliest = _find_earliest(deadline, _find_deadline(timeout))
         try:
             async with asyncio.timeout_at(earliest) as limit:
@@ -180,11 +191,13 @@ class DirectSession:
                     self._connecting.discard(limit)
         except OSError as error:  # including timeouts
             raise self.translate(error, call, is_sent=False) from error
+
         self._alive.add(connection)
         connection.lost.add_done_callback(lambda _: self._alive.discard(connection))
         if self._is_closing:  # closed at the very last moment
             connection.abort()
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
+
         return connection
 
     def _take_idle(self) -> connections.Connection | None:
@@ -200,6 +213,7 @@ class DirectSession:
         if self._is_closing or not connection.is_reusable:
             connection.abort()
             return
+
         connection.rest()
         self._idle.append(connection)
         if self._sweeping is None:
@@ -212,6 +226,7 @@ class DirectSession:
         for connection in self._idle:
             if connection.idle_since <= since:
                 connection.abort()
+
         self._idle = [connection for connection in self._idle if connection.idle_since > since]
         self._sweeping = loop.call_later(KEEPALIVE, self._sweep) if self._idle else None
 
@@ -237,8 +252,11 @@ class DirectChunks:
         connection: connections.Connection,
         reader: http11.Reader,
     ) -> None:
-        self.code, self.headers = reader.code, reader.headers
-        self._session, self._call, self._connection = session, call, connection
+        self.code = reader.code
+        self.headers = reader.headers
+        self._session = session
+        self._call = call
+        self._connection = connection
 
     async def read_chunk(self, timeout: float | None = None) -> bytes:
         return await self._read(_find_deadline(timeout))
@@ -251,6 +269,7 @@ class DirectChunks:
                 pieces.append(piece)
         except TimeoutError as error:
             raise self._session.translate(error, self._call) from error
+
         return b''.join(pieces)
 
     async def _read(self, deadline: float | None) -> bytes:

@@ -15,10 +15,12 @@ def resolve(info: credentials.ConnectionInfo) -> credentials.ConnectionInfo:
     """Add the proxy and the passwords of a trusted environment to credentials without them."""
     if not info.trust_env:
         return info
+
     parts = urllib.parse.urlsplit(info.server)
     proxy_url = info.proxy_url or _find_proxy(parts)
     proxy_url = proxy_url and _add_password(proxy_url)
-    username, password = info.username, info.password
+    username = info.username
+    password = info.password
     if not info.as_http_headers() and '@' not in parts.netloc:
         username, password = _find_password(parts.hostname) or (username, password)
     return dataclasses.replace(
@@ -41,9 +43,11 @@ def _add_password(url: str) -> str:
         host = urllib.parse.urlsplit(f'//{address}').hostname
     except ValueError:
         host = None
+
     found = None if '@' in address else _find_password(host)
     if found is None:
         return url
+
     userinfo = ':'.join(urllib.parse.quote(part, safe='') for part in found)
     return f'{scheme or "http"}://{userinfo}@{address}'
 
@@ -58,4 +62,5 @@ def _find_password(host: str | None) -> tuple[str, str] | None:
         found = netrc.netrc(path).authenticators(host or '')
     except (OSError, ValueError, netrc.NetrcParseError):
         return None
+
     return None if found is None else (found[0] or found[1], found[2] or '')

@@ -106,7 +106,8 @@ class Reader:
         """All headers; their names are capitalized as in "Retry-After"."""
         headers: dict[str, str] = {}
         for raw_name, raw_value in self._headers:
-            name, value = raw_name.decode('latin-1').title(), raw_value.decode('latin-1').strip()
+            name = raw_name.decode('latin-1').title()
+            value = raw_value.decode('latin-1').strip()
             headers[name] = f'{headers[name]}, {value}' if name in headers else value
         return headers
 
@@ -116,7 +117,9 @@ class Reader:
         if self.is_complete:
             self.is_reusable = self.is_reusable and not data.strip(b'\r\n')
             return
-        self._received, self._is_progressing = 0, False
+
+        self._received = 0
+        self._is_progressing = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
@@ -127,6 +130,7 @@ class Reader:
             if not self.is_complete:
                 raise WireError(f'the response is not HTTP: {error}') from error
             self.is_reusable = False  # the error is after the response
+
         if self.is_complete:
             self._parser = None  # they refer to each other
         elif not self._is_endless or not self.has_head:
@@ -137,6 +141,7 @@ class Reader:
         if self.has_head and self._is_endless and not self.is_complete:
             self.on_message_complete()
             self.is_reusable = False
+
         if not self.is_complete:
             raise CutError(
                 'the connection was closed in the middle of the answer'
@@ -146,13 +151,16 @@ class Reader:
 
     def take(self) -> bytes:
         """Take the part of the body that has come since the last call."""
-        pieces, self._pieces, self.size = self._pieces, [], 0
+        pieces = self._pieces
+        self._pieces = []
+        self.size = 0
         return pieces[0] if len(pieces) == 1 else b''.join(pieces)
 
     def on_message_begin(self) -> None:
         """Called by the parser, as all other methods named so."""
         if self.is_complete:
-            self._is_over, self.is_reusable = True, False
+            self._is_over = True
+            self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_over:
@@ -163,28 +171,35 @@ class Reader:
             return
         if self._parser.get_http_version() not in _VERSIONS:
             raise self._fail('the version of HTTP is not known')
+
         code = self._parser.get_status_code()
         if code < 200 and code != 101:
             self._headers.clear()
             return
-        self.code, self.has_head = code, True
+
+        self.code = code
+        self.has_head = True
         self._prepare()
 
     def on_chunk_header(self) -> None:
-        self._overhead, self._is_progressing = 0, True
+        self._overhead = 0
+        self._is_progressing = True
 
     def on_body(self, piece: bytes) -> None:
         if self._is_over:
             return
+
         self._received += len(piece)
         if self._inflate is not None:
             try:
                 piece = self._decompress(piece)
             except zlib.error as error:
                 raise self._fail(f'the body cannot be decompressed: {error}') from error
+
         if piece:
             self._pieces.append(piece)
             self.size += len(piece)
+
         if self.size > BODY_LIMIT:
             raise self._fail(f'the body is larger than {BODY_LIMIT} bytes')
 
@@ -210,8 +225,10 @@ class Reader:
                 case b'content-encoding':
                     if value.strip().lower() in _COMPRESSED:
                         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
         if lengths > 1:
             raise self._fail('the length is not the only one')
+
         is_modern = self._parser.get_http_version() == '1.1'
         self.is_reusable = is_modern and self._parser.should_keep_alive()
 
@@ -236,4 +253,5 @@ class Reader:
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
             found += self._inflate.decompress(piece, BODY_LIMIT + 1 - self.size - len(found))
             piece = self._inflate.unused_data
+
         return found

@@ -23,5 +23,6 @@ class LineDecoder:
 
     def finish(self) -> list[bytes]:
         """Return the last line if it has no line end, once; it may be incomplete."""
-        line, self._parts = b''.join(self._parts), []
+        line = b''.join(self._parts)
+        self._parts = []
         return [line] if line.strip() else []

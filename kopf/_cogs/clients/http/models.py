@@ -118,5 +118,6 @@ def find_redirect(call: Call, server: str, url: str, code: int, location: str | 
     """
     if location is None or call.method != 'GET' or code not in REDIRECTS:
         return None
+
     target = urllib.parse.urljoin(f'{server}{url}', location)
     return target.removeprefix(server) if target.startswith(f'{server}/') else None

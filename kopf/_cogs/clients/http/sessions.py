@@ -26,6 +26,7 @@ async def open_session(info: credentials.Credentials) -> models.Session:
     parts = _check_server(info.server)
     if isinstance(info, credentials.AiohttpSession):
         return aiohttp_sessions.adopt_session(info)
+
     info = environs.resolve(info)
     if credentials.is_exposed(info) and credentials.has_secrets(info):
         info = credentials.disarm(info)
@@ -35,15 +36,18 @@ async def open_session(info: credentials.Credentials) -> models.Session:
             'HTTP. Use https:// in the address of the server.',
             credentials.describe(info),
         )
+
     context = await offloads.read_aside(info.as_ssl_context) if parts.scheme == 'https' else None
     if info.proxy_url is not None or '@' in parts.netloc:
         return aiohttp_sessions.make_session(info, context)
+
     headers = {'User-Agent': models.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}
     if not all(http11.is_clean(value) for value in headers.values()):
         raise credentials.LoginError(
             'The credentials cannot be sent in a header: they have line breaks or alike. '
             'Remove these from the token, the username, or the password.'
         )
+
     host = _encode_host(parts.hostname or '')
     port = parts.port or (80 if context is None else 443)
     return direct.DirectSession(
@@ -58,6 +62,7 @@ def _check_server(server: str) -> urllib.parse.SplitResult:
         is_correct = parts.scheme in ('http', 'https') and bool(host) and parts.port != 0
     except ValueError:
         is_correct = False
+
     if not is_correct:
         raise credentials.LoginError(
             f'The server must be a URL of HTTP or HTTPS, not {credentials.hide_userinfo(server)!r}.'

@@ -83,6 +83,7 @@ def hold(body: Mapping[str, Any], holding: Holding, finalizer: str) -> Mapping[s
         finalizers.block_deletion(held, finalizer=finalizer)
     else:
         finalizers.allow_deletion(held, finalizer=finalizer)
+
     return held
 
 

@@ -28,6 +28,7 @@ def prune(merge: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
                 pruned[key] = cleaned
         elif not dicts.is_same(value, present):
             pruned[key] = dicts.plain(value)
+
     return pruned
 
 
@@ -45,6 +46,7 @@ def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str
             field in EMPTIED and not value and not present
         ):
             found.append(field)
+
     return found
 
 
@@ -57,6 +59,7 @@ def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
         nested = _without_removals(value) if dicts.is_mapping(value) else dicts.plain(value)
         if nested is not None and (nested or not dicts.is_mapping(value) or not value):
             cleaned[key] = nested
+
     return cleaned
 
 
@@ -79,13 +82,15 @@ def join(
     """
     joined = dict(own)
     for key, value in users.items():
-        ours, present = joined.get(key), dicts.resolve_mapping(body, (key,))
+        ours = joined.get(key)
+        present = dicts.resolve_mapping(body, (key,))
         if dicts.is_mapping(ours) and dicts.is_mapping(value):
             joined[key] = join(ours, value, present)
         elif dicts.is_mapping(ours) and value is None:
             joined[key] = {**dict.fromkeys(present), **ours}
         else:
             joined[key] = value
+
     return joined
 
 
@@ -93,9 +98,12 @@ def separate(
     own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make the two merge-patches independent, with the same effect as if joined by `join`."""
-    ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
+    ours = {key: value for key, value in own.items() if key not in users}
+    theirs = dict(users)
     for key in own.keys() & users.keys():
-        mine, other, present = own[key], users[key], dicts.resolve_mapping(body, (key,))
+        mine = own[key]
+        other = users[key]
+        present = dicts.resolve_mapping(body, (key,))
         if dicts.is_mapping(mine) and dicts.is_mapping(other):
             mine, rest = separate(mine, other, present)
         elif dicts.is_mapping(mine) and other is None:
@@ -106,4 +114,5 @@ def separate(
         theirs[key] = rest
         if not rest:
             del theirs[key]
+
     return ours, theirs

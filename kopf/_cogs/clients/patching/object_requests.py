@@ -44,6 +44,7 @@ async def patch_object(
             return None
         if patched.refusal is not None:
             return dataclasses.replace(patched, body=body)
+
     return patched
 
 
@@ -65,6 +66,7 @@ async def patch_part(
         return None
     except (errors.APIConflictError, errors.APIInvalidError) as error:
         return Patched(None, kind, error)
+
     if not listing.is_object(body):
         raise errors.APIGarbledError(
             f'PATCH {url}: the answer is JSON, but not an object of the API.'
@@ -81,10 +83,12 @@ async def read_object(target: targets.Target, *, context: requests.Context) -> R
         body = await requests.get(url, context=context, options=_OPTIONS)
     except errors.APINotFoundError:
         return None
+
     if not listing.is_object(body):
         raise errors.APIGarbledError(
             f'GET {url}: the answer is JSON, but not an object of the API.'
         )
+
     is_another = target.uid is not None and body['metadata'].get('uid') != target.uid
     if is_another or isinstance(body, documents.Salvaged):
         return None

@@ -111,6 +111,7 @@ def plan(
         for kind in _SEQUENCES[last, _AMENDMENTS[last] in touched]
         if kind in theirs or kind in touched
     ]
+
     return _join_own(requests, ours, last)
 
 
@@ -134,6 +135,7 @@ def _join_own(
     # The part of the last request goes first; if there are no requests, the last one goes last.
     is_status_first = joined[-1].kind.is_status if joined else not last.is_status
     kinds = (Kind.MERGE_STATUS, Kind.MERGE_BODY)
+
     for kind in kinds if is_status_first else reversed(kinds):
         own = ours.get(kind)
         if not own:
@@ -151,6 +153,7 @@ def _join_own(
             joined[fitting[0]] = dataclasses.replace(joined[fitting[0]], own=own)
         else:
             joined.insert(0, Request(kind, own=own))
+
     return joined
 
 
@@ -173,6 +176,7 @@ def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Kind, Map
     status = {key: value for key, value in merge.items() if key == 'status' and has_status}
     parts = [(Kind.MERGE_STATUS, status), (Kind.MERGE_BODY, body)]
     ordered = reversed(parts) if is_versioned(merge) else parts
+
     return {kind: part for kind, part in ordered if part}
 
 

@@ -43,6 +43,7 @@ def is_outdated(refusal: errors.APIError) -> bool:
     """
     if isinstance(refusal, errors.APIConflictError):
         return True
+
     is_explained = bool(dicts.resolve(refusal.details, ('causes',)))
     return (
         refusal.code == 422

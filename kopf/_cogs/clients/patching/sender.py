@@ -60,6 +60,7 @@ async def apply_changes(
     sender.take(changes)
     loss = losses.Loss()
     conflicts = 0
+
     while (request := sender.choose_next()) is not None:
         refusal = await sender.send(request)
         if refusal is None:
@@ -100,6 +101,7 @@ def _leave_out(
     )
     if lesser is None:
         raise refusal.error
+
     logger.error(
         'Patching failed: the cluster refuses %s: %s',
         losses.describe_loss(changes, lesser),
@@ -140,10 +142,14 @@ class Sender:
         context: requests.Context,
         logger: Logger,
     ) -> None:
-        self.target, self.body, self.context, self.logger = target, body, context, logger
+        self.target = target
+        self.body = body
+        self.context = context
+        self.logger = logger
         self._changes = application.NO_CHANGES
         # The changes not accepted yet; the functions are always kept here.
-        self._users, self._own = self._changes.patch, self._changes.own
+        self._users = self._changes.patch
+        self._own = self._changes.own
         self._revise: application.Revise | None = None
         self._amended: set[plans.Kind] = set()
         self.version: str | None = None
@@ -172,11 +178,15 @@ class Sender:
         """
         Take the difference from the object, without contradictions and values that cannot be sent.
         """
-        self._changes, self._revise = changes, changes.revise
-        self._users, own = changes.patch, changes.own
+        self._changes = changes
+        self._revise = changes.revise
+        self._users = changes.patch
+        own = changes.own
+
         if len(changes.patch):
             own, users = self._separate(changes)
             self._users = patches.Patch(users, fns=changes.patch.fns)
+
         self._own = patches.Patch(merge_patches.prune(own, self.body)) if own else own
         self._amended = set()
 
@@ -192,6 +202,7 @@ class Sender:
                 'Patching failed: the changes cannot be put as JSON, and are dropped: %s', error
             )
             return changes.own, {}
+
         return patches.Patch(own), users
 
     def choose_next(self) -> plans.Request | None:
@@ -204,19 +215,23 @@ class Sender:
             return request
         if request.users or request.kind.is_amending:
             return request
+
         revised = self._revise(self.body, tuple(self.drifts))
         self._own = patches.Patch(merge_patches.prune(revised, self.body))
         self._revise = None
+
         return self._choose_request()
 
     def _choose_request(self) -> plans.Request | None:
         """
         Choose the next request; the finalizer goes with the functions, or last if there are none.
         """
-        users, own = self._users, self._own
+        users = self._users
+        own = self._own
         is_held = self._changes.holding is not application.Holding.KEEP and not self._amended
         if not users and not own and not is_held:
             return None
+
         touched = self._find_touched() - self._amended if users.fns else set[plans.Kind]()
         requests = plans.plan(users, own, touched, has_status=self.target.has_status)
         if requests:
@@ -256,9 +271,11 @@ class Sender:
             if not is_late or not await self._refresh():
                 break
             refusal = None
+
         if refusal is None or self.is_gone:
             self._subtract(request)
             return None
+
         return refusal
 
     def _draft(self, request: plans.Request) -> _Draft | None:
@@ -318,20 +335,25 @@ class Sender:
         if self._refreshes >= REFRESHES:
             self._is_hot = not self._is_hot and not self.is_stuck
             return self._is_hot
+
         delay = math.ldexp(CONFLICT_DELAY, self._refreshes - 1) if self._refreshes else 0
         await asyncio.sleep(delay * (1 + self.context.chance() / 2))
         self._refreshes += 1
+
         try:
             fresh = await object_requests.read_object(self.target, context=self.context)
         except errors.APIForbiddenError:
             self._refreshes = REFRESHES
             return True
+
         if fresh is None:
             self._note_gone()
             return False
+
         self.is_stuck = bodies.get_version(fresh) == bodies.get_version(self.body)
         self.drifts.append(application.Drift(self.body, fresh, is_foreign=True))
         self.body = fresh
+
         return True
 
     def _note(self, patched: object_requests.Patched | None) -> refusals.Refusal | None:
@@ -339,8 +361,11 @@ class Sender:
         if patched is None or refusals.is_namesake(patched.refusal):
             self._note_gone()
             return None
+
         if patched.body is not None:
-            self.body, self.version = patched.body, bodies.get_version(patched.body)
+            self.body = patched.body
+            self.version = bodies.get_version(patched.body)
+
         if patched.refusal is None or patched.refused is None:
             return None
         return refusals.Refusal(patched.refusal, patched.refused)
@@ -351,6 +376,7 @@ class Sender:
         """Record that the changes are accepted, and check whether they are done as asked."""
         if self.is_gone:
             return
+
         if not draft.is_guarded:
             self.drifts.append(application.Drift(before, self.body))
         mismatches = merge_patches.find_mismatches(request.merge, self.body)
@@ -386,7 +412,9 @@ class Sender:
                 self._complain(
                     fn, 'Patching failed: a patch function has failed, and is skipped: %r', error
                 )
-        holding, finalizer = self._changes.holding, self.context.settings.persistence.finalizer
+
+        holding = self._changes.holding
+        finalizer = self.context.settings.persistence.finalizer
         try:
             if made is not body:
                 jsons.dumps(patches.build_json_patch(body, made))
@@ -398,6 +426,7 @@ class Sender:
                 error,
             )
             made = body
+
         return application.hold(made, holding, finalizer)
 
     def _complain(self, fn: patches.AnyPatchFn, text: str, error: Exception) -> None:

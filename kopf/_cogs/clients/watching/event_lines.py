@@ -13,7 +13,8 @@ from kopf._cogs.configs import connecting
 from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import references
 
-SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
+SHORTEST_TIMEOUT = 300
+LONGEST_TIMEOUT = 600
 """The bounds of the random time, in seconds, after which the server should end a stream."""
 
 LineSignal = watch_events.Change | watch_events.Misfit | watch_events.Bookmark
@@ -33,6 +34,7 @@ def open_lines(
     )
     url = position.resource.get_url(namespace=position.namespace, params=params)
     timeouts = requests.choose_stream_timeouts(context.settings)
+
     return requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE)
 
 
@@ -80,11 +82,14 @@ class SignalReader:
         return self._list(signal) if self._position.version is None else self._change(signal)
 
     def _list(self, signal: LineSignal | None) -> stream_states.Step:
-        position, state = self._position, self._position.state
+        position = self._position
+        state = self._position.state
         if isinstance(signal, watch_events.Bookmark):
             yield from watch_events.detect_vanished(state.known, self._listed, position.resource)
             state.unfit.retain(self._listed)
-            position.version, position.is_doubtful, state.is_listed = signal.version, False, True
+            position.version = signal.version
+            position.is_doubtful = False
+            state.is_listed = True
             yield stream_states.Marker.LISTED
             position.enter(stream_states.Phase.CONNECTED)
         elif signal is not None:
@@ -95,12 +100,15 @@ class SignalReader:
         self, signal: watch_events.Change | watch_events.Misfit
     ) -> Sequence[watch_events.Change]:
         """Compare an existing object with the known one."""
-        state, resource = self._position.state, self._position.resource
+        state = self._position.state
+        resource = self._position.resource
         if isinstance(signal, watch_events.Misfit):
             leave_alone(self._position, signal)
             return watch_events.detect_replaced(state.known, signal, resource)
+
         if signal.event['type'] != 'ADDED':
             return [signal]
+
         found = watch_events.compare_listing(
             state.known, [signal.event['object']], resource=resource, is_initial=not state.is_listed
         )
@@ -122,14 +130,17 @@ async def read_signal(position: positions.Position, line: bytes) -> LineSignal |
         signal: watch_events.Signal = watch_events.build_change('MODIFIED', echo)
     else:
         signal = await requests.read_document(line, watch_events.classify_line)
+
     if isinstance(signal, errors.RequestError):
         raise signal
+
     position.feed()
     if isinstance(signal, watch_events.Oddity):
         position.context.logger.warning(
             'An event of the unknown type %r is skipped in the stream of %s.', signal.type, position
         )
         return None
+
     return signal
 
 
@@ -138,6 +149,7 @@ def leave_alone(position: positions.Position, misfit: watch_events.Misfit) -> No
     unfit = position.state.unfit
     if not unfit.add(misfit):
         return
+
     position.flow.misfits += 1
     finalizer = position.context.settings.persistence.finalizer
     report = misfits.describe(misfit, position.resource, finalizer)

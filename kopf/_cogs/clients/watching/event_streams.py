@@ -80,19 +80,23 @@ async def _take_steps(position: positions.Position) -> AsyncGenerator[stream_sta
 
     Each step is iterated over until its end before the next one: the position changes with it.
     """
-    position.opened, position.is_fruitful = None, False
+    position.opened = None
+    position.is_fruitful = False
     is_streaming = position.is_streaming
+
     if position.version is None:
         position.enter(stream_states.Phase.LISTING)
         if position.state.is_listed:
             position.state.relists += 1
             position.flow.relists += 1
+
     if position.version is None and not is_streaming:
         lister = initial_lists.Lister(position)
         async with contextlib.aclosing(initial_lists.find_objects(position)) as findings:
             async for finding in findings:
                 yield lister.take(finding)
         yield lister.conclude()
+
     if not is_streaming:
         position.enter(stream_states.Phase.CONNECTING)
         await initial_lists.check_version(position)
@@ -100,7 +104,8 @@ async def _take_steps(position: positions.Position) -> AsyncGenerator[stream_sta
     position.is_fruitful = False
     opening = event_lines.open_lines(position, position.version, is_streaming=is_streaming)
     async with opening as lines:
-        position.opened, position.is_admitted = positions.read_clock(), True
+        position.opened = positions.read_clock()
+        position.is_admitted = True
         reader = event_lines.SignalReader(position)
         async for line in lines:
             yield reader.take(await event_lines.read_signal(position, line))

@@ -37,9 +37,13 @@ class Lister:
 
     def conclude(self) -> stream_states.Step:
         """Note that all objects are listed; the version to watch from is known."""
-        position, state, census = self._position, self._position.state, self._census
+        position = self._position
+        state = self._position.state
+        census = self._census
         state.unfit.retain(census.present)
-        position.version, position.is_doubtful, state.is_listed = census.version, False, True
+        position.version = census.version
+        position.is_doubtful = False
+        state.is_listed = True
         yield stream_states.Marker.LISTED
 
 
@@ -113,6 +117,7 @@ async def check_version(position: positions.Position) -> None:
     """
     if not position.is_doubtful or not position.version:
         return
+
     context = position.context
     params = {
         **listing.build_selection(context.settings.watching, position.resource),
@@ -121,6 +126,7 @@ async def check_version(position: positions.Position) -> None:
         'resourceVersionMatch': 'NotOlderThan',
     }
     url = position.resource.get_url(namespace=position.namespace, params=params)
+
     try:
         await requests.get(url, context=context, options=listing.AT_ONCE)
     except errors.APIInvalidError:
@@ -128,4 +134,5 @@ async def check_version(position: positions.Position) -> None:
     except errors.APIClientError as error:
         if error.code != 400:
             raise
+
     position.is_doubtful = False

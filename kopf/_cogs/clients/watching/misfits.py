@@ -57,6 +57,7 @@ def describe(misfit: watch_events.Misfit, resource: references.Resource, finaliz
             f'Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} '
             'from it.'
         )
+
     return (
         f'The object {name} of {resource!r} is left alone, as it cannot be handled: '
         f'{misfit.flaw}. {advice}'

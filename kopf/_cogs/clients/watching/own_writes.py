@@ -42,6 +42,7 @@ class OwnWrites:
         """
         if not self._bodies or not line.startswith(_MODIFIED):
             return None
+
         start = line.find(_VERSION)
         end = line.find(b'"', start + len(_VERSION))
         body = self._bodies.get(line[start + len(_VERSION) : end]) if start >= 0 else None
@@ -51,5 +52,6 @@ class OwnWrites:
             or f'"uid":"{body["metadata"]["uid"]}"'.encode() not in line
         ):
             return None
+
         del self._bodies[line[start + len(_VERSION) : end]]
         return body

@@ -28,14 +28,18 @@ class EmptyStreamError(errors.APIDisconnectedError):
 
 def conclude(position: positions.Position, failure: Exception | None) -> float:
     """Record and log the end of the attempt; return the delay before the next one."""
-    state, logger, now = position.state, position.context.logger, positions.read_clock()
+    state = position.state
+    logger = position.context.logger
+    now = positions.read_clock()
     lifetime = 0.0 if position.opened is None else now - position.opened
+
     if position.is_streaming and _is_streaming_impossible(position, failure):
         position.is_streaming_refused = True
         logger.warning(
             'The server does not stream the existing objects of %s; they will be listed instead.',
             position,
         )
+
     if failure is None and not position.is_fruitful and lifetime < SUSPICIOUS_PERIOD:
         failure = EmptyStreamError('The stream has ended at once, with nothing in it.')
     if failure is None or lifetime >= HEALTHY_PERIOD:
@@ -45,21 +49,26 @@ def conclude(position: positions.Position, failure: Exception | None) -> float:
         position.version = position.version or None
         position.enter(stream_states.Phase.PAUSING)
         return position.context.settings.watching.reconnect_backoff
+
     state.fail(failure, now)
     position.is_doubtful = position.is_doubtful or not isinstance(failure, errors.APIError)
     position.flow.failures += 1
     position.enter(stream_states.Phase.WAITING)
+
     return _prepare_retry(position, failure)
 
 
 def _prepare_retry(position: positions.Position, failure: Exception) -> float:
-    state, context = position.state, position.context
+    state = position.state
+    context = position.context
     is_expired = watch_events.classify_error(failure) is watch_events.Trouble.EXPIRED or _is_barren(
         position
     )
+
     if is_expired or not position.version:
         position.version = None
         state.own.clear()
+
     asked = failure.retry_after if isinstance(failure, errors.APIError) else None
     delay = max(asked or 0.0, retries.choose_backoff(state.failures, context.chance()))
     if is_expired and state.failures == 1:
@@ -76,6 +85,7 @@ def _prepare_retry(position: positions.Position, failure: Exception) -> float:
             delay,
             failure,
         )
+
     return delay
 
 
@@ -99,6 +109,7 @@ def _is_barren(position: positions.Position) -> bool:
     is_accepted = position.opened is not None and not position.is_fruitful
     silence = math.inf if state.fed is None else positions.read_clock() - state.fed
     is_empty = isinstance(state.error, EmptyStreamError) and state.failures > 1
+
     return is_accepted and (silence >= BARREN_PERIOD or is_empty)
 
 
@@ -111,4 +122,5 @@ def _is_streaming_impossible(position: positions.Position, failure: Exception | 
             return True
         case None | errors.APISilenceError():
             return position.opened is not None
+
     return False

@@ -63,13 +63,16 @@ class StreamState:
     own: own_writes.OwnWrites = dataclasses.field(default_factory=own_writes.OwnWrites)
 
     def enter(self, phase: Phase, now: float) -> None:
-        self.phase, self.since = phase, now
+        self.phase = phase
+        self.since = now
 
     def feed(self, now: float) -> None:
-        self.fed, self.failing_since = now, None
+        self.fed = now
+        self.failing_since = None
 
     def fail(self, error: Exception, now: float) -> None:
-        self.error, self.failures = error, self.failures + 1
+        self.error = error
+        self.failures = self.failures + 1
         self.failing_since = now if self.failing_since is None else self.failing_since
 
     def remember(self, change: watch_events.Change) -> None:

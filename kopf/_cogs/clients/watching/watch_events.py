@@ -92,11 +92,13 @@ def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) ->
         parsed = read(line)
     except ValueError:
         return errors.APIGarbledError(f'A line of the stream is not JSON ({len(line)} bytes).')
+
     type_, body = (
         (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)
     )
     if not isinstance(type_, str) or not isinstance(body, dict):
         return errors.APIGarbledError('A line of the stream is not an event.')
+
     match type_:
         case 'ERROR':
             return errors.build_error(errors.parse_status(body))
@@ -111,6 +113,7 @@ def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) ->
             if isinstance(body, documents.Salvaged):
                 return _build_deletion(body) if type_ == 'DELETED' else build_misfit(body)
             return build_change(type_, listing.clean_object(body))
+
     return Oddity(type_)
 
 
@@ -126,6 +129,7 @@ def classify_error(error: Exception) -> Trouble:
             return Trouble.EXPIRED
         case errors.APIError(details={'causes': [*causes]}) if any(map(_is_of_future, causes)):
             return Trouble.EXPIRED
+
     return Trouble.FAILURE
 
 
@@ -141,6 +145,7 @@ def build_misfit(body: documents.Salvaged) -> Misfit:
     key, seen = identify(body)
     metadata = body['metadata']
     is_deleted = bool(metadata.get('deletionTimestamp'))
+
     return Misfit(
         key,
         seen,
@@ -170,6 +175,7 @@ def _build_deletion(body: documents.Salvaged) -> Change:
         field: body[field] for field in ('apiVersion', 'kind') if isinstance(body.get(field), str)
     }
     stripped = cast(bodies.RawBody, {**kinds, 'metadata': metadata})
+
     return Change({'type': 'DELETED', 'object': stripped}, key, None, seen.version)
 
 
@@ -245,7 +251,9 @@ class Census:
     def __init__(
         self, known: Mapping[Key, Seen], resource: references.Resource, *, is_initial: bool
     ) -> None:
-        self._known, self._resource, self._is_initial = known, resource, is_initial
+        self._known = known
+        self._resource = resource
+        self._is_initial = is_initial
         self._present: set[Key] = set()  # both listed and changed
         self._changed: set[Key] = set()  # since the first page: the next pages are older than that
         self.version = ''  # the version up to which everything is taken, after all pages
@@ -275,12 +283,15 @@ class Census:
             self._present.clear()
             self._changed.clear()
             self.version = page.version
+
         valid = [item for item in page.items if identify(item)[0] not in self._changed]
         self._present.update(identify(item)[0] for item in valid)
         yield from self._compare(valid)
+
         for misfit in map(build_misfit, page.misfits):
             if misfit.key not in self._changed:
                 yield from self._take_misfit(misfit)
+
         if not page.following:
             yield from detect_vanished(self._known, self._present, self._resource)
 
@@ -291,16 +302,16 @@ class Census:
         """
         self._changed.add(change.key)
         self._present.add(change.key)
-        known, body, type_ = (
-            self._known.get(change.key),
-            change.event['object'],
-            change.event['type'],
-        )
+        known = self._known.get(change.key)
+        body = change.event['object']
+        type_ = change.event['type']
         is_known = known is not None and known.uid == identify(body)[1].uid
+
         if not is_known and type_ == 'MODIFIED':
             yield from self._compare([body])
         elif not is_known and known is not None:
             yield _build_vanished(change.key, known, self._resource)
+
         if is_known or type_ != 'DELETED':
             yield change
 

@@ -174,6 +174,7 @@ async def _log_in_aside(
             error,
         )
         return
+
     if isinstance(info, credentials.Credentials) and info.server not in servers:
         operator_handlers.logger.info(
             'The login handler %r has logged in to %s, but the operator runs on %s.',
@@ -181,6 +182,7 @@ async def _log_in_aside(
             credentials.describe(info),
             ', '.join(map(credentials.hide_userinfo, servers)),
         )
+
     if isinstance(info, credentials.AiohttpSession):
         await info.aiohttp_session.close()
 

@@ -112,10 +112,12 @@ async def run_activity_handlers(
     state = progression.State()
     latest: dict[ids.HandlerId, outcomes.Outcome] = {}
     names = [handler.id for handler in handlers]
+
     while (delay := state.delay(names, now())) is not None:
         await asyncio.sleep(delay)
         current = await execution.run_handlers(handlers, cause, state, env)
         state = state.with_outcomes(current, now=now())
         latest.update(current)
+
     logger.debug('The %s of the operator is over.', cause.activity)
     return latest

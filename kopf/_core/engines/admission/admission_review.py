@@ -72,9 +72,11 @@ def parse_review(review: Any) -> Question:
     """Parse a review; raise `ReviewRefused` if it is not one. Unused fields are not checked."""
     if not isinstance(review, Mapping):
         raise reviews.ReviewRefused('The review is not an object.', code=MALFORMED)
+
     _choose(review, 'kind', '', [KIND])
     request = _get(review, 'request', '', _OBJECT, is_needed=True)
     resource = _get(request, 'resource', 'request.', _OBJECT, is_needed=True)
+
     return Question(
         api_version=_choose(review, 'apiVersion', '', VERSIONS) or VERSIONS[0],
         uid=_get(request, 'uid', 'request.', str, is_needed=True),
@@ -121,6 +123,7 @@ def _get_body(request: Mapping[str, Any], field: str) -> RawBody | None:
     body: RawBody | None = _get(request, field, 'request.', _OBJECT)
     if body is None:
         return None
+
     prefix = f'request.{field}.'
     for name in ('apiVersion', 'kind'):
         _get(body, name, prefix, str)
@@ -143,6 +146,7 @@ def build_response(question: Question, verdict: Verdict) -> reviews.Response:
     elif verdict.patch is not None:
         payload['patch'] = base64.b64encode(verdict.patch).decode('ascii')
         payload['patchType'] = 'JSONPatch'
+
     return {'apiVersion': question.api_version, 'kind': KIND, 'response': payload}
 
 

@@ -10,7 +10,8 @@ from kopf._cogs.structs import references, reviews, selectors
 from kopf._core.engines.admission import paths
 from kopf._core.intents import causes, filters, handlers
 
-GROUP, VERSION = 'admissionregistration.k8s.io', 'v1'
+GROUP = 'admissionregistration.k8s.io'
+VERSION = 'v1'
 TIMEOUT = 30
 """Seconds for a webhook to respond, the most that the API accepts."""
 
@@ -88,6 +89,7 @@ def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -
     """
     if found is None:
         return ['it is deleted']
+
     before, after = (
         {record.get('name', ''): record for record in records} for records in (stored, found)
     )
@@ -99,6 +101,7 @@ def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -
         fields = _list_fields(before[name], after[name])
         if fields:
             differences.append(f'{name!r} differs in {", ".join(fields)}')
+
     if not differences and [*before] != [*after]:
         differences.append('the order is different')
     return differences
@@ -106,12 +109,14 @@ def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -
 
 def _list_fields(before: Record, after: Record) -> list[str]:
     """List the fields that differ; the fields of the client config are compared separately."""
-    ours, theirs = before.get('clientConfig') or {}, after.get('clientConfig') or {}
+    ours = before.get('clientConfig') or {}
+    theirs = after.get('clientConfig') or {}
     fields = [
         field
         for field in sorted(before.keys() | after.keys())
         if field != 'clientConfig' and before.get(field) != after.get(field)
     ]
+
     return fields + [
         f'clientConfig.{field}'
         for field in sorted(ours.keys() | theirs.keys())
@@ -155,6 +160,7 @@ def build_client_config(
             **service,
             'path': f'{path}/{webhook.id if is_acceptable else webhook.slug}',
         }
+
     return config
 
 
@@ -176,6 +182,7 @@ def build_rules(webhook: paths.Webhook, reviewed: Reviewed) -> list[Mapping[str,
             rule = _build_rule(handler, resource)
             if rule not in rules:
                 rules.append(rule)
+
     return rules
 
 

@@ -108,13 +108,17 @@ def build_slug(id: str) -> str:
 
 def make_unique(names: Sequence[str]) -> list[str]:
     """Add numbers to the repeated names, so that all are different."""
-    counts, taken = collections.Counter(names), set(names)
+    counts = collections.Counter(names)
+    taken = set(names)
     unique: list[str] = []
+
     for name in names:
-        candidate, number = name, 0
+        candidate = name
+        number = 0
         while counts[name] > 1 and candidate in taken:
             number += 1
             candidate = f'{name}-{number}'
         taken.add(candidate)
         unique.append(candidate)
+
     return unique

@@ -44,7 +44,8 @@ _OPTIONS = requests.Options(answers=(403, 404, 409, 422), backoffs=())
 
 _HINTS = {
     403: 'Grant the operator the verbs create and patch on it.',
-    422: 'See if settings.admission.managed is a domain name, and if the server is reachable by https.',
+    422: 'See if settings.admission.managed is a domain name, and if the server is reachable by '
+    'https.',
 }
 
 
@@ -81,12 +82,10 @@ class Keeper:
         on_attempt: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_attempt = on_attempt
-        self._name, self._context, self._scope, self._get_webhooks = (
-            name,
-            context,
-            scope,
-            get_webhooks,
-        )
+        self._name = name
+        self._context = context
+        self._scope = scope
+        self._get_webhooks = get_webhooks
         self._client: reviews.WebhookClientConfig | None = None
         # The last written records; None if the result of the writing is unknown.
         self._written: dict[causes.WebhookType, Sequence[configurations.Record] | None] = {}
@@ -130,11 +129,12 @@ class Keeper:
                     await self._insist(type, wanted[type])
         except (*FAILURES, credentials.LoginError) as error:
             logger.warning(
-                'The webhooks are left in the configurations %r, and can block the requests to the cluster '
-                'while the operator is down: %s',
+                'The webhooks are left in the configurations %r, and can block the requests to '
+                'the cluster while the operator is down: %s',
                 self._name,
                 str(error) or 'there is no answer.',
             )
+
         return bool(outdated)
 
     async def _follow(self) -> None:
@@ -174,12 +174,14 @@ class Keeper:
         except FAILURES as error:
             self._report_unseen(type, error)
             return
+
         self._unseen.discard(type)
         is_written_meanwhile = (
             self._written.get(type) is None or self._stored.get(type) is not stored
         )
         if is_written_meanwhile or stored is None:
             return
+
         differences = configurations.list_differences(stored, found)
         if differences:
             self._report_repair(type, '; '.join(differences))
@@ -194,8 +196,9 @@ class Keeper:
         left_out = self._repairs.admit((type, differences), now=now)
         logger.log(
             logging.DEBUG if left_out is None else logging.WARNING,
-            'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
-            'operators use the same name, give them different ones in settings.admission.managed.%s',
+            'The %s %r was changed by others, and is put right: %s. It is checked every %d '
+            'seconds. If other operators use the same name, give them different ones in '
+            'settings.admission.managed.%s',
             configurations.RESOURCES[type].kind,
             self._name,
             differences,
@@ -249,6 +252,7 @@ class Keeper:
                 f' {hint}' if hint else '',
             )
             return False
+
         return True
 
     async def _insist(
@@ -281,7 +285,9 @@ class Keeper:
             del self._written[type]
             self._written.update(known)
             raise
-        self._written[type], self._stored[type] = records, stored
+
+        self._written[type] = records
+        self._stored[type] = stored
         level = logging.INFO if records or known.get(type) else logging.DEBUG
         logger.log(
             level,
@@ -322,6 +328,7 @@ class Keeper:
             )
         except errors.APIConflictError:  # another writer has just created it
             return await self._patch(type, records)
+
         return configurations.get_records(created)
 
     async def _patch(

@@ -17,7 +17,8 @@ from kopf._core.intents import causes, filters, handlers, naming, registries
 
 logger = logging.getLogger(__name__)
 
-READINESS_LOOKS, READINESS_PERIOD = 80, 0.1
+READINESS_LOOKS = 80
+READINESS_PERIOD = 0.1
 """
 How many times and at which interval in seconds to check whether the operator knows enough about the
 cluster, before a review is refused. By default, the API server waits for 10 seconds.
@@ -36,7 +37,8 @@ How many handlers can run in threads at the same time; the others wait. They can
 so they keep their threads even if their results are no longer needed.
 """
 
-UNKNOWN, UNREADY = 404, 503
+UNKNOWN = 404
+UNREADY = 503
 
 UNFIT = 422
 """The code for objects that do not fit the types of the handlers."""
@@ -77,6 +79,7 @@ class _Call:
         """
         if self.error is not None:
             return
+
         try:
             async with asyncio.timeout_at(deadline):
                 outcome = await execution.run_attempt(
@@ -130,6 +133,7 @@ class _Call:
             self.handler.convert(earlier.kwargs, earlier)
         except failures.InvalidObjectError:
             return False
+
         return True
 
     @property
@@ -160,7 +164,10 @@ class Reviewer:
         env: execution.Environment,
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._registry, self._scope, self._memos, self._indices = registry, scope, memos, indices
+        self._registry = registry
+        self._scope = scope
+        self._memos = memos
+        self._indices = indices
         self._env = dataclasses.replace(env, is_quiet=True)
         self._is_ready = is_ready
         self._known: list[handlers.WebhookHandler] = []
@@ -171,7 +178,8 @@ class Reviewer:
         """All webhooks declared so far."""
         declared = list(self._registry._webhooks)
         if declared != self._known:
-            self._known, self._webhooks = declared, paths.build_webhooks(declared)
+            self._known = declared
+            self._webhooks = paths.build_webhooks(declared)
         return self._webhooks
 
     async def review(
@@ -208,6 +216,7 @@ class Reviewer:
         )
         if path and not candidates:
             return admission_review.build_response(question, _admit_unknown(path))
+
         await self._wait_until_ready()
         run = offloads.choose_run(request.size if isinstance(request, reviews.LargeReview) else 0)
         diff = await run(diffs.diff, question.old, question.new)
@@ -220,6 +229,7 @@ class Reviewer:
         await _run_calls(calls, self._env, deadline)
         verdict = await run(conclude, calls, received)
         del received  # a separate step: it takes time to free large objects
+
         return await run(admission_review.build_response, question, verdict)
 
     async def _wait_until_ready(self) -> None:
@@ -233,9 +243,11 @@ class Reviewer:
         self, question: admission_review.Question, diff: diffs.Diff, peer: '_Peer'
     ) -> causes.WebhookCause:
         resource, chosen = self._find_resource(question.resource)
-        body, old = objects.Body(question.body), question.old
+        body = objects.Body(question.body)
+        old = question.old
         is_posted = question.is_about_existing and not question.is_dryrun
         make_logger = loggers.ObjectLogger if is_posted else loggers.LocalObjectLogger
+
         return causes.WebhookCause(
             logger=make_logger(body=body, settings=self._env.settings),
             indices=self._indices,
@@ -283,7 +295,10 @@ def _admit_unknown(path: str) -> admission_review.Verdict:
     """
     Admit requests to unknown webhooks. The path comes from the network, and can be of any length.
     """
-    text = f'There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the request is admitted.'
+    text = (
+        f'There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the '
+        'request is admitted.'
+    )
     logger.warning('%s Check the URLs in the webhook configurations.', text)
     return admission_review.Verdict(warnings=[text])
 
@@ -301,6 +316,7 @@ def select_calls(
         except Exception as error:
             cause.logger.error('%s failed in its filters.', handler, exc_info=error)
             calls[id(handler)] = _Call(handler, own, error)
+
     unique = naming.deduplicate(call.handler for call in calls.values())
     return [calls[id(handler)] for handler in unique]
 
@@ -357,8 +373,10 @@ def _collect_patch(
             continue
         try:
             following = admission_review.apply_patch(call.cause.patch, current)
-            patch, current = admission_review.encode_patch(received, following), following
+            patch = admission_review.encode_patch(received, following)
+            current = following
         except Exception as error:
             call.cause.logger.error('%s failed in its patch.', call.handler, exc_info=error)
             call.error = error
+
     return patch

@@ -42,12 +42,10 @@ class Admission:
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._elected = elected
-        self._reviewer, self._context, self._scope, self._on_ready = (
-            reviewer,
-            context,
-            scope,
-            on_ready,
-        )
+        self._reviewer = reviewer
+        self._context = context
+        self._scope = scope
+        self._on_ready = on_ready
         self._keeper: registration.Keeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -73,6 +71,7 @@ class Admission:
         """
         if not self.is_needed:
             return []
+
         managed = self._context.settings.admission.managed
         if managed is not None:
             self._keeper = registration.Keeper(
@@ -83,6 +82,7 @@ class Admission:
                 on_attempt=self._on_ready,
             )
             self._keeping = asyncio.create_task(self._keep(self._keeper), name='keeper of webhooks')
+
         self._serving = asyncio.create_task(self._serve(), name='webhook server')
         return [task for task in (self._serving, self._keeping) if task is not None]
 
@@ -99,11 +99,13 @@ class Admission:
         """
         if self._serving is None:
             return
+
         try:
             await self._withdraw(self._serving)
         except asyncio.CancelledError:
             self._serving.cancel()
             raise
+
         await _stop(self._serving)
 
     async def _withdraw(self, serving: asyncio.Task[None]) -> None:
@@ -133,6 +135,7 @@ class Admission:
                 stack.push_async_callback(configs.aclose)
             async for config in configs:
                 self._take(config)
+
         raise reviews.ServerError('The webhook server has ended, although it was not stopped.')
 
     def _take(self, config: reviews.WebhookClientConfig) -> None:
@@ -141,10 +144,12 @@ class Admission:
                 f'The webhook server must yield client configs as dicts; '
                 f'it yields {type(config).__name__}.'
             )
+
         place = config.get('url') or config.get('service')
         if place != self._place:  # and not, for example, only the certificate
             self._place = place
             logger.info('The webhooks are served at %s.', place)
+
         if self._keeper is not None:
             self._keeper.reconfigure(config)
         if not self._is_reachable:

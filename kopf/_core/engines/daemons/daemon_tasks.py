@@ -90,9 +90,11 @@ class DaemonTask(tasks.SpawnedTask[handlers.DaemonHandler]):
         if timeout is None:
             self._set_timer(self._get_polling(), self._remind)
             return
+
         if self.is_async and self.task is not None and not self.is_saving:
             self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_CANCELLED)
             self.task.cancel()
+
         self._set_timer(timeout, self._abandon)
 
     def _remind(self) -> None:

@@ -76,6 +76,7 @@ class Spawner:
         for key, task in list(daemons.running.items()):
             if key not in wanted:
                 task.stop(reason)
+
         if may_start and not self._is_exiting and not self._is_paused(daemons):
             for key, handler in wanted.items():
                 if key not in daemons.running and key not in daemons.finished:
@@ -181,6 +182,7 @@ class Spawner:
             task = timer_tasks.TimerTask(handler, daemons, self._runtime)
         else:
             raise TypeError(f'It is neither a daemon nor a timer: {handler!r}.')
+
         daemons.running[task.key] = task
         self._all.add(task)
         task.start()

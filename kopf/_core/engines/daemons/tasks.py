@@ -97,8 +97,10 @@ class ObjectDaemons:
     def __init__(
         self, key: Hashable, body: Mapping[str, Any], *, memo: Any, link: Link, now: float
     ) -> None:
-        self.key, self.body = key, objects.Body(body)
-        self.memo, self.link = memo, link
+        self.key = key
+        self.body = objects.Body(body)
+        self.memo = memo
+        self.link = link
         self.running: dict[Key, SpawnedTask[Any]] = {}  # including those stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not started again while the object exists
         # The keys with the initial delay over; sets would take 4 times as much memory.
@@ -125,7 +127,8 @@ class ObjectDaemons:
     def refresh(self, body: Mapping[str, Any]) -> None:
         """Set the new state of the object, so that the matching daemons are chosen again."""
         self.body._replace_with(body)
-        self.matching, self.is_due = None, True
+        self.matching = None
+        self.is_due = True
 
     def note_change(self, now: float) -> None:
         """Notify the timers that the object is not idle."""
@@ -135,7 +138,8 @@ class ObjectDaemons:
 
     def revive(self, memo: Any, link: Link) -> None:
         """Continue with the object that was forgotten, but has appeared again."""
-        self.memo, self.link = memo, link
+        self.memo = memo
+        self.link = link
         self.is_forgotten = False
 
     def requeue(self) -> None:
@@ -176,7 +180,9 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
     )
 
     def __init__(self, handler: HandlerT, daemons: ObjectDaemons, runtime: Runtime) -> None:
-        self.handler, self.daemons, self.runtime = handler, daemons, runtime
+        self.handler = handler
+        self.daemons = daemons
+        self.runtime = runtime
         # Created on demand: there are many timers, but few of them run at a time.
         self._stopper: stoppers.DaemonStopper | None = None
         self.patch: patches.Patch | None = None  # the changes to be applied by the next call
@@ -208,7 +214,8 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
     @property
     def is_interrupted(self) -> bool:
         """Whether it was cancelled or abandoned."""
-        reason, kinds = self.stopper.reason, stoppers.DaemonStoppingReason
+        reason = self.stopper.reason
+        kinds = stoppers.DaemonStoppingReason
         return reason is not None and bool(
             reason & (kinds.DAEMON_CANCELLED | kinds.DAEMON_ABANDONED)
         )
@@ -270,7 +277,8 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
     async def _call(self, state: progression.HandlerState) -> outcomes.Outcome:
         """Call the function once. Raises only cancellations of the task."""
         self.patch = patches.Patch() if self.patch is None else self.patch
-        env, cause = self._build_environment(), self._build_cause(self.patch)
+        env = self._build_environment()
+        cause = self._build_cause(self.patch)
         with turns.Turn() as turn:
             outcome = await execution.run_attempt(self.handler, cause, state, env)
         self.is_fresh = not turn.is_over
@@ -301,8 +309,11 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         delay: handlers.InitialDelay | None = self.handler.initial_delay
         if delay is None or isinstance(delay, int | float):
             return delay
+
         self.patch = patches.Patch() if self.patch is None else self.patch
-        env, cause = self._build_environment(), self._build_cause(self.patch)
+        env = self._build_environment()
+        cause = self._build_cause(self.patch)
+
         try:
             kwargs = execution.build_kwargs(
                 execution.begin(self.handler, None, self.runtime.now()), cause, env
@@ -341,11 +352,14 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
         )
 
     async def _apply(self, patch: patches.Patch, *, is_last: bool) -> None:
-        body, link, log = self.daemons.body, self.daemons.link, self.logger
+        body = self.daemons.body
+        link = self.daemons.link
+        log = self.logger
         changes = application.Changes(
             patches.Patch(patch), patches.Patch(), is_spared=self.is_fresh, is_persistent=is_last
         )
         target = targets.identify(link.resource, body)
+
         try:
             applied = await sender.apply_changes(
                 target, changes, body, context=self.runtime.context, logger=log
@@ -357,6 +371,7 @@ class SpawnedTask(abc.ABC, Generic[HandlerT]):
                 error,
             )
             return
+
         patch.clear()
         patch.update(applied.unsent)
         patch.fns.extend(applied.fns)

@@ -49,7 +49,9 @@ class TimerTask(tasks.SpawnedTask[handlers.TimerHandler]):
         """Call the function, unless the object has changed: then, wait until it is idle."""
         self.timer = None
         self.daemons.note_delayed(self.key)
-        now, due = _read_clock(), schedules.postpone(self.handler, self.daemons.changed)
+        now = _read_clock()
+        due = schedules.postpone(self.handler, self.daemons.changed)
+
         if due > now:
             self._set_timer(due - now, self._fire)
         else:
@@ -59,13 +61,15 @@ class TimerTask(tasks.SpawnedTask[handlers.TimerHandler]):
         """
         Call the function once, and schedule the next call. If cancelled, there is no next call.
         """
-        began, self.is_changed = _read_clock(), False
+        began = _read_clock()
+        self.is_changed = False
         outcome = await self._call(self.state)
         ended = _read_clock()
         await self._save(outcome)
         self.state = tasks.BLANK if outcome.is_success else self._advance(self.state, outcome)
         if self.stopper.is_set():
             return
+
         if outcome.is_success:
             self._plan(
                 schedules.choose_next(

@@ -72,12 +72,14 @@ class Backlog:
         fold = report.fold
         key, *_ = fold
         pending = self._pending.get(fold)
+
         if pending is None:
             self._pending[fold] = Pending(report, report.time)
             self._folds.setdefault(key, {})[fold] = None
         else:
             pending.count += 1
             pending.last = max(pending.last, report.time)
+
         return key
 
     def take(self, key: Key) -> Pending | None:
@@ -163,11 +165,14 @@ class Series:
 
     def renew(self, posted: events.Posted) -> None:
         """Record that a new k8s-event is posted."""
-        self.posted, self.told, self.fresh = posted, self.fresh, 0
+        self.posted = posted
+        self.told = self.fresh
+        self.fresh = 0
 
     def extend(self) -> None:
         """Record that the posted k8s-event includes all repetitions."""
-        self.told, self.fresh = self.told + self.fresh, 0
+        self.told = self.told + self.fresh
+        self.fresh = 0
 
 
 class History:

@@ -60,6 +60,7 @@ def complain(
     poster = posting.get_current()
     if poster is None or not is_worth_telling(error, outcome, attempt):
         return
+
     settings = poster.settings.posting
     if settings.failures and not settings.loggers and posting.is_wanted('Warning', settings):
         told = outcome.exception if outcome.exception is not None else error

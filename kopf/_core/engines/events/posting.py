@@ -120,6 +120,7 @@ def exception(
     if exc is not None:
         reason = reason or type(exc).__name__
         message = f'{message} {failures.read_text(exc) or type(exc).__name__}'.strip()
+
     event(objs, type='Error', reason=reason, message=message, backoffs=backoffs)
 
 
@@ -150,6 +151,7 @@ def listening(poster: Poster) -> Iterator[None]:
     if not poster.settings.posting.loggers:
         yield
         return
+
     handler = PostingHandler(poster)
     loggers.objects_logger.addHandler(handler)
     try:
@@ -181,7 +183,8 @@ class PostingHandler(logging.Handler):
             self.handleError(record)
 
     def _is_wanted(self, record: logging.LogRecord) -> bool:
-        posting, current = self._poster.settings.posting, _current.get()
+        posting = self._poster.settings.posting
+        current = _current.get()
         is_ours = getattr(record, 'settings', None) is self._poster.settings and current in (
             None,
             self._poster,
@@ -189,6 +192,7 @@ class PostingHandler(logging.Handler):
         is_public = bool(getattr(record, 'k8s_ref', None)) and not getattr(
             record, 'k8s_skip', False
         )
+
         return (
             is_ours
             and is_public
@@ -240,7 +244,8 @@ def build_references(objs: Objs) -> list[bodies.ObjectReference]:
     if isinstance(objs, Iterable) and not isinstance(objs, str | bytes):
         return [ref for obj in objs for ref in build_references(obj)]
     raise TypeError(
-        f'K8s-events are posted about objects as dicts, or lists of them, not about {type(objs).__name__}.'
+        'K8s-events are posted about objects as dicts, or lists of them, not about '
+        f'{type(objs).__name__}.'
     )
 
 
@@ -278,6 +283,7 @@ def _get_poster() -> Poster:
     poster = _current.get()
     if poster is not None:
         return poster
+
     running = list(_running)
     if len(running) == 1:  # in threads that do not inherit the context
         return running[0]

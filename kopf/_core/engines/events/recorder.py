@@ -57,7 +57,8 @@ class Poster:
         # So that the workers do not keep the contexts of the callers.
         self._vars = contextvars.copy_context()
         self._inbox: collections.deque[correlation.Report] = collections.deque()
-        self._backlog, self._history = correlation.Backlog(), correlation.History()
+        self._backlog = correlation.Backlog()
+        self._history = correlation.History()
         self._waiting: dict[correlation.Key, None] = {}  # for a worker
         self._workers: dict[correlation.Key, _Worker] = {}
         self._progress = bells.Bell()
@@ -89,6 +90,7 @@ class Poster:
             return
         if self._is_closed and is_optional:
             return
+
         if self._is_closed:
             logger.warning(
                 'A k8s-event is not posted, as the operator is stopped: %s (%s: %s)',
@@ -97,6 +99,7 @@ class Poster:
                 reason,
             )
             return
+
         self._inbox.append(
             correlation.Report(
                 ref=ref,
@@ -112,6 +115,7 @@ class Poster:
         while len(self._inbox) > self.settings.posting.queue_limit:
             self._inbox.popleft()
             self._dropped += 1  # threads can miscount it a bit: it is only for the logs
+
         if not self._is_woken:
             self._is_woken = True
             try:
@@ -153,7 +157,8 @@ class Poster:
                 for worker in self._workers.values()
                 if worker.pending is not None
             ]
-            left, self._dropped = sum(unfinished) + self._backlog.clear() + self._dropped, 0
+            left = sum(unfinished) + self._backlog.clear() + self._dropped
+            self._dropped = 0
             if left:
                 logger.warning('%d k8s-events are not posted, as the operator is stopped.', left)
             await self._cancel_workers()
@@ -175,6 +180,7 @@ class Poster:
                 self._waiting[key] = None
             else:
                 worker.bell.set()
+
         while len(self._backlog) > self.settings.posting.queue_limit:
             self._dropped += self._backlog.drop()
         if self._dropped and not self._is_overflown:
@@ -182,6 +188,7 @@ class Poster:
             logger.warning(
                 'K8s-events come faster than they are posted: the oldest ones are dropped.'
             )
+
         self._serve()
 
     def _serve(self) -> None:
@@ -235,13 +242,16 @@ class Poster:
             logger.warning(
                 'K8s-events are posted in time again; %d of them were dropped.', self._dropped
             )
-            self._dropped, self._is_overflown = 0, False
+            self._dropped = 0
+            self._is_overflown = False
 
     async def _post(self, pending: correlation.Pending) -> None:
         """Post a report, unless there were too many about this object; then it is only counted."""
-        report, posting = pending.report, self.settings.posting
+        report = pending.report
+        posting = self.settings.posting
         if report.is_optional and self._is_denied(report):
             return
+
         series = self._history.add(pending)
         if posting.burst_limit is not None:
             allowance = self._history.draw(
@@ -258,6 +268,7 @@ class Poster:
                 )
             if not allowance.is_granted:
                 return
+
         try:
             await self._send(series, report)
         except Exception:  # errors in users' values must not affect other events
@@ -276,11 +287,13 @@ class Poster:
                 series.extend()
             if repetition is events.Repetition.FORBIDDEN:
                 logger.info(
-                    'It is not permitted to patch k8s-events, so the repeated ones are posted as new ones.'
+                    'It is not permitted to patch k8s-events, so the repeated ones are posted as '
+                    'new ones.'
                 )
                 self._forbidden_until = self._loop.time() + FORBIDDEN_PERIOD
             if repetition in (events.Repetition.DONE, events.Repetition.FAILED):
                 return
+
         try:
             posted = await events.post_event(
                 series.build_new(report),
@@ -292,6 +305,7 @@ class Poster:
             if not error.has_cause('NamespaceTerminating'):
                 self._deny(report, error)
             return
+
         if posted is not None:
             series.renew(posted)
 
@@ -304,11 +318,13 @@ class Poster:
         now = self._loop.time()
         if not self._is_denied(report):
             logger.info(
-                'It is not permitted to create k8s-events in %s, so failures of handlers are only logged: %s. Grant '
-                'the verb "create" for "events", or set settings.posting.failures = False.',
+                'It is not permitted to create k8s-events in %s, so failures of handlers are only '
+                'logged: %s. Grant the verb "create" for "events", or set '
+                'settings.posting.failures = False.',
                 _get_namespace(report) or 'the default namespace',
                 error,
             )
+
         self._denied = {place: until for place, until in self._denied.items() if now < until}
         self._denied[_get_namespace(report)] = now + FORBIDDEN_PERIOD
 

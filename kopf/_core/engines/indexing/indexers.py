@@ -92,9 +92,11 @@ class Indexers:
         declared = self._registry.select(sighting.resource, sighting.selectors)
         if not declared:
             return
+
         if sighting.event['type'] == 'DELETED':
             self.forget(sighting.resource, sighting.key)
             return
+
         cause = self._build_cause(sighting)
         verdicts = [(handler, _match(handler, cause)) for handler in declared]
         matching = naming.deduplicate(handler for handler, is_matching in verdicts if is_matching)
@@ -105,9 +107,11 @@ class Indexers:
                 *(handler for handler, verdict in verdicts if verdict is None),
             ]
         }
+
         for handler in declared:
             if id(handler) not in kept:
                 self._live[handler.id].discard((sighting.resource, sighting.key, id(handler)))
+
         for handler in matching:
             await self._index(handler, cause, sighting.key)
         if cause.patch:
@@ -131,6 +135,7 @@ class Indexers:
         state = self._troubles.get(source, _BLANK)
         if not state.due(self._env.now()):
             return
+
         outcome = await execution.run_attempt(
             handler, cause, state, self._env, default_errors=failures.ErrorsMode.IGNORED
         )
@@ -140,6 +145,7 @@ class Indexers:
                 self._live[handler.id].replace(source, spread(outcome.result))
         else:
             self._live[handler.id].discard(source)
+
         if not outcome.is_success and not isinstance(
             outcome.exception, failures.InvalidObjectError
         ):

@@ -92,9 +92,11 @@ class LiveIndex(Index[Any, Any]):
                 self._stores[key] = _Store(source, value)
             else:
                 store._items[source] = value
+
         for key in self._keys.get(source, ()):
             if key not in values:
                 self._remove(source, key)
+
         if values:
             self._keys[source] = tuple(values)
         else:

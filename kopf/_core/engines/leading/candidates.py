@@ -52,10 +52,12 @@ class Candidate:
         fence: fences.Fence,
     ) -> None:
         terms = replicas.choose_terms(context.settings.leadership)
-        self.place, self.identity = place, identity
+        self.place = place
+        self.identity = identity
         self._troubles: dict[str, str] = {}  # by the verbs
         self.body: Mapping[str, Any] | None = None  # the Lease as last written
-        self._context, self._fence = isolate(context, place.name), fence
+        self._context = isolate(context, place.name)
+        self._fence = fence
         self._state = elections.State(identity, terms)
         self._promoted = asyncio.Event()
         self._bell = bells.Bell()
@@ -110,6 +112,7 @@ class Candidate:
         self._state = elections.resign(self._state)
         if not was_leading:
             return
+
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
                 await self._release(state)
@@ -173,11 +176,13 @@ class Candidate:
                 self._note_success(verb, body)
                 return lease
             self._complain(verb, errors.APIGarbledError('the answer is not a Lease.'))
+
         return elections.Refusal.FAILED
 
     def _measure_timeout(self) -> float:
         """Return the seconds for one request: the loss of the leadership must not wait for it."""
-        timeout, state = self._state.terms.timeout, self._state
+        timeout = self._state.terms.timeout
+        state = self._state
         if state.role is not elections.Role.LEADING:
             return timeout
         return max(0.0, min(timeout, state.deadline - _read_clock()))
@@ -262,7 +267,8 @@ class Candidate:
 
     def _announce(self, before: elections.Role) -> None:
         """Log who leads if that has changed; when the replica is promoted, let others know."""
-        role, holder = self._state.role, self._state.holder
+        role = self._state.role
+        holder = self._state.holder
         if role is elections.Role.LEADING and before is not role:
             logger.info(
                 'The replica %s leads: it holds the Lease %s, change #%d.',
@@ -293,7 +299,8 @@ class Candidate:
             else f'it was not renewed in {self._state.terms.deadline} s'
         )
         raise leaderships.LeadershipLostError(
-            f'The replica {self.identity} has lost the Lease {self.place}: {reason}. The operator stops.'
+            f'The replica {self.identity} has lost the Lease {self.place}: {reason}. The operator '
+            'stops.'
         )
 
     def _complain(self, verb: str, error: Exception) -> None:
@@ -305,6 +312,7 @@ class Candidate:
                 f' Grant the verb {verb} for leases.coordination.k8s.io in the namespace '
                 f'{self.place.namespace} to the service account of the operator.'
             )
+
         if isinstance(error, errors.APINotFoundError):
             trouble += f' Check that the namespace {self.place.namespace} exists.'
         is_refused = isinstance(error, errors.APIClientError)

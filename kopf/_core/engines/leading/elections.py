@@ -149,6 +149,7 @@ def decide(state: State, *, now: float, today: datetime.datetime) -> Action:
             return Wait(min(state.due, state.deadline))
         case Role.FOLLOWING if now < state.due:
             return Wait(state.due)
+
     if state.is_outdated:
         return Read()
     return Write(build_spec(state, today), state.version)
@@ -172,6 +173,7 @@ def react(
             return _accept(observe(state, answer, now=now), since=since, now=now)
         case Write(), Refusal.CONFLICT | Refusal.ABSENT if state.role is Role.LEADING:
             return dataclasses.replace(state, due=now, is_outdated=True)
+
     return _retry(state, now=now, chance=chance)
 
 
@@ -184,6 +186,7 @@ def observe(state: State, lease: Observed | Refusal, *, now: float) -> State:
     """
     if not isinstance(lease, Observed):
         return dataclasses.replace(state, version=None)
+
     changed = state.changed if lease.spec == state.spec else now
     state = dataclasses.replace(state, spec=lease.spec, version=lease.version, changed=changed)
     if state.role is Role.LEADING and state.holder != state.identity:
@@ -218,6 +221,7 @@ def build_spec(state: State, today: datetime.datetime) -> dict[str, Any]:
     is_ours = state.holder == state.identity
     is_taken = state.spec is not None and not is_ours
     acquired = (state.spec or {}).get('acquireTime') if is_ours else None
+
     return {
         'holderIdentity': state.identity,
         'leaseDurationSeconds': math.ceil(state.terms.duration),

@@ -46,11 +46,13 @@ def find_place(settings: settings_.LeadershipSettings) -> Place | None:
     """Find where the Lease is; ``None`` if there is no election. Raises `PlaceError`."""
     if settings.name is None:
         return None
+
     namespace = settings.namespace or _read_namespace()
     if not namespace:
         raise PlaceError(
             f'The namespace of the Lease {settings.name!r} is not known, as the operator runs '
-            f'outside of pods. Set settings.leadership.namespace, or run with --leader-elect-namespace.'
+            'outside of pods. Set settings.leadership.namespace, or run with '
+            '--leader-elect-namespace.'
         )
     return Place(references.NamespaceName(namespace), settings.name)
 

@@ -78,7 +78,10 @@ class Peering:
         scope: Scope,
         pauses: pauses.Pauses,
     ) -> None:
-        self._context, self._identity, self._scope, self._pauses = context, identity, scope, pauses
+        self._context = context
+        self._identity = identity
+        self._scope = scope
+        self._pauses = pauses
         self._seats: dict[references.Namespace, _Seat] = {}
         self._is_noticed = False  # whether it is logged that the operator is alone
         # Whether at least the initial peerings are joined.
@@ -160,11 +163,12 @@ class Peering:
             self._pauses.turn(UNDECIDED, False)
         if not self._is_noticed and self._settings.mandatory:
             logger.warning(
-                'The operator pauses until the resource of peerings is there: the cluster does not serve '
-                'it. Apply the peering.yaml of the framework.'
+                'The operator pauses until the resource of peerings is there: the cluster does '
+                'not serve it. Apply the peering.yaml of the framework.'
             )
         elif not self._is_noticed:
             logger.info('The operator is on its own: the cluster has no peerings.')
+
         self._is_noticed = True
 
     def _adjust(self, resource: references.Resource) -> None:
@@ -175,10 +179,12 @@ class Peering:
         for namespace, seat in self._seats.items():
             if namespace not in namespaces:
                 seat.leave()
+
         for namespace in namespaces:
             if namespace not in self._seats:
                 self._pauses.turn(UNDECIDED, not was_alone, namespace)
                 self._seats[namespace] = self._join(resource, namespace)
+
         self._is_adjusted = True
         self._check_whole()
 
@@ -200,6 +206,7 @@ class Peering:
             on_absent=self._take_absence,
             is_sharded=bool(self._context.settings.watching.shard_selectors),
         )
+
         return _Seat(member, asyncio.create_task(member.run(), name=f'member of {membership}'))
 
     def _take_decision(self, member: keepalive.Member, is_paused: bool) -> None:
@@ -281,4 +288,5 @@ async def find_resource(
         resource = ranking.select_resource(found, clusterwide=clusterwide)
         if resource is not None:
             return resource
+
     return None

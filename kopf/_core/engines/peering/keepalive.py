@@ -100,6 +100,7 @@ def isolate(context: requests.Context, name: str) -> requests.Context:
         field_selectors=selections.Selections({references.EVERYTHING: f'metadata.name={name}'}),
     )
     networking = dataclasses.replace(settings.networking, error_backoffs=())
+
     return dataclasses.replace(
         context, settings=dataclasses.replace(settings, watching=watched, networking=networking)
     )
@@ -123,7 +124,9 @@ class Member:
         self.membership = membership
         self.stream = stream_states.StreamState()
         self.is_decided = False
-        self._on_decided, self._on_absent, self._is_sharded = on_decided, on_absent, is_sharded
+        self._on_decided = on_decided
+        self._on_absent = on_absent
+        self._is_sharded = is_sharded
         self._bell = bells.Bell()
         self._is_known = self._is_present = self._is_released = False
         self._records: Mapping[ranking.Identity, ranking.Record] = {}
@@ -168,7 +171,8 @@ class Member:
 
     async def _watch(self) -> None:
         """Watch the object: whether it exists, and which operators are there."""
-        target, context = self.membership.target, self.membership.context
+        target = self.membership.target
+        context = self.membership.context
         while True:
             stream = event_streams.stream_events(
                 target.resource,
@@ -200,9 +204,11 @@ class Member:
 
     async def _is_place_going(self) -> bool:
         """Return whether the namespace is being deleted, so that its objects must not wait."""
-        namespace, context = self.membership.target.namespace, self.membership.context
+        namespace = self.membership.target.namespace
+        context = self.membership.context
         if namespace is None or not self.membership.settings.mandatory:
             return False
+
         try:
             body = await requests.get(
                 f'/api/v1/namespaces/{namespace}',
@@ -213,10 +219,12 @@ class Member:
             return True
         except (errors.RequestError, OSError):
             return False
+
         return bool(body['metadata'].get('deletionTimestamp'))
 
     def _learn(self, body: Mapping[str, Any] | None) -> None:
-        self._is_known, self._is_present = True, body is not None
+        self._is_known = True
+        self._is_present = body is not None
         self._records = ranking.parse_records(body)
         self._peers = ranking.update_peers(
             self._peers, self._records, now=_read_clock(), today=self.membership.context.now()
@@ -255,6 +263,7 @@ class Member:
         """Choose when to write next: at the renewal, or sooner if the record is wrong."""
         if not self._is_present:
             return math.inf
+
         is_fine = ranking.is_recorded(
             self._records, self.membership.identity, self.membership.build_record()
         )
@@ -270,8 +279,10 @@ class Member:
         If cancelled, it is unknown whether the record was written.
         """
         membership = self.membership
-        self._written, self._is_leaving_needed = _read_clock(), True
+        self._written = _read_clock()
+        self._is_leaving_needed = True
         patch = ranking.build_patch(membership.identity, membership.build_record(), dead)
+
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
                 patched = await object_requests.patch_object(
@@ -293,9 +304,11 @@ class Member:
                 str(error) or 'there is no answer.',
             )
             return
+
         lifetime = ranking.limit_lifetime(membership.settings.lifetime)
         interval = ranking.choose_interval(lifetime, membership.context.chance())
-        self._failures, self._renewal = 0, self._written + interval
+        self._failures = 0
+        self._renewal = self._written + interval
         if patched is not None and not membership.settings.stealth:
             logger.info('The keep-alive of %s is sent.', membership)
         self._learn(None if patched is None else patched.body)
@@ -310,31 +323,36 @@ class Member:
             *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)),
         )
         is_reported = reasons == self._reported
+
         if not is_reported and self._reports.admit(REPORTS, now=_read_clock()) is not None:
             self._report(decision, is_awaited=is_awaited)
             self._reported = reasons
-        self.is_decided, self._decision = True, decision
+
+        self.is_decided = True
+        self._decision = decision
         is_pausing = is_awaited or decision.is_pausing
+
         if is_pausing and not self._is_pausing:
             self.membership.context.meter.pauses[
                 self.membership.scope, _choose_reason(decision)
             ] += 1
+
         self._is_pausing = is_pausing
         self._on_decided(self, is_pausing)
 
     def _report(self, decision: ranking.Decision, *, is_awaited: bool) -> None:
         if decision.equals:
             logger.warning(
-                'The operator pauses: there are others with the same priority in %s: %s. None of them is '
-                'active until %s, or longer. Give them different priorities.',
+                'The operator pauses: there are others with the same priority in %s: %s. None of '
+                'them is active until %s, or longer. Give them different priorities.',
                 self.membership,
                 ranking.join_names(decision.equals),
                 self._date(decision.end),
             )
         elif decision.superiors:
             logger.warning(
-                'The operator pauses: there are others with higher priorities in %s: %s. They are believed '
-                'to be active until %s, and longer if they renew their records.',
+                'The operator pauses: there are others with higher priorities in %s: %s. They are '
+                'believed to be active until %s, and longer if they renew their records.',
                 self.membership,
                 ranking.join_names(decision.superiors),
                 self._date(decision.end),
@@ -354,6 +372,7 @@ class Member:
     async def _leave(self) -> None:
         if not self._is_leaving_needed or not self._is_present:
             return
+
         membership = self.membership
         patch = ranking.build_patch(membership.identity, None, self._decide().dead)
         try:

@@ -61,6 +61,7 @@ class Pauses:
             self._reasons.pop(namespace, None)
         else:
             reasons.discard(reason)
+
         if self.has_reasons(namespace) != before:
             self._spread(namespace, is_on)
 
@@ -73,6 +74,7 @@ class Pauses:
             part = self._parts[namespace] = toggles.Toggles()
             for scope in (None, namespace):
                 part.turn(scope, self.has_reasons(scope))
+
         return part
 
     def _spread(self, namespace: references.Namespace, is_on: bool) -> None:

@@ -25,7 +25,8 @@ The API groups of peering objects; the first one served is used. All but the fir
 """
 
 VERSION = 'v1'
-CLUSTER_PLURAL, NAMESPACED_PLURAL = 'clusterkopfpeerings', 'kopfpeerings'
+CLUSTER_PLURAL = 'clusterkopfpeerings'
+NAMESPACED_PLURAL = 'kopfpeerings'
 
 DEFAULT_LIFETIME = 60
 LONGEST_LIFETIME = 600
@@ -34,7 +35,8 @@ LONGEST_LIFETIME = 600
 HIGHEST_PRIORITY = 2**53
 """The number up to which JSON is exact; priorities are limited by it and its negative."""
 
-SHOWN_PEERS, SHOWN_TEXT = 5, 100
+SHOWN_PEERS = 5
+SHOWN_TEXT = 100
 """
 The maximum number of operators in one log line, and of characters of their identities and messages.
 """
@@ -42,7 +44,8 @@ The maximum number of operators in one log line, and of characters of their iden
 SHORTEST_INTERVAL = 1.0
 """The minimum seconds between the records of one operator in one peering object."""
 
-EARLIEST_MARGIN, LATEST_MARGIN = 10.0, 5.0
+EARLIEST_MARGIN = 10.0
+LATEST_MARGIN = 5.0
 """The range of seconds before the end of a record in which it is renewed, at random."""
 
 REMEMBERING = 3600.0
@@ -164,6 +167,7 @@ def update_peer(
     else:
         age = 0.0 if record.lastseen is None else (today - record.lastseen).total_seconds()
         deadline = now - max(0.0, age) + record.lifetime
+
     return Peer(identity, record, deadline)
 
 

@@ -5,7 +5,8 @@ Endpoints: the URLs of the probes and the metrics, e.g. ``http://0.0.0.0:8080/he
 import dataclasses
 import urllib.parse
 
-DEFAULT_HOST, DEFAULT_PORT = 'localhost', 80
+DEFAULT_HOST = 'localhost'
+DEFAULT_PORT = 80
 
 
 class EndpointError(Exception):
@@ -39,6 +40,7 @@ def parse_endpoint(url: str) -> Endpoint:
         raise EndpointError(
             f'The liveness endpoint is not a URL with a port of 1 to 65535: {error}'
         ) from error
+
     if parts.scheme != 'http':
         raise EndpointError(
             f'The liveness endpoint can only be served by HTTP, as http://host:port/path, '
@@ -51,5 +53,6 @@ def parse_endpoint(url: str) -> Endpoint:
             'The liveness endpoint has only a host, a port, and a path, as http://host:port/path: '
             'no users, queries, or fragments.'
         )
+
     path = urllib.parse.unquote(parts.path)
     return Endpoint(parts.hostname or DEFAULT_HOST, port or DEFAULT_PORT, path or '/')

@@ -67,10 +67,8 @@ def choose_limits(settings: settings_.OperatorSettings) -> Limits:
     """
     Choose the limits so that an operator has time to detect and repair all problems by itself.
     """
-    inactivity, answering = (
-        settings.watching.inactivity_timeout,
-        settings.networking.request_timeout,
-    )
+    inactivity = settings.watching.inactivity_timeout
+    answering = settings.networking.request_timeout
     return Limits(
         silence=inactivity,
         death=max(inactivity, answering or 0) + DEATH_TIMEOUT,
@@ -107,8 +105,10 @@ def _describe_death(state: stream_states.StreamState, vitals: Vitals) -> str | N
     """Describe why the stream is dead. A forbidden stream is not: restarts would not help."""
     if state.phase in (stream_states.Phase.IDLE, stream_states.Phase.ENDED):
         return None
+
     seen = stream_states.describe(state, vitals.now)
-    failing, silence = seen['failing'] or 0.0, seen['silence'] or 0.0
+    failing = seen['failing'] or 0.0
+    silence = seen['silence'] or 0.0
     if failing >= DEATH_TIMEOUT and not isinstance(state.error, errors.APIForbiddenError):
         return f'failing for {failing:.0f} s: {seen["error"]}'
     if silence >= vitals.limits.death and not failing:
@@ -128,6 +128,7 @@ def _inspect(name: str, state: stream_states.StreamState, vitals: Vitals) -> Fin
     )
     listed = f'{seen["objects"]} objects' if state.is_listed else 'not listed yet'
     text = f'{seen["phase"]}, {listed}, silent for {seen["silence"] or 0:.0f} s{trouble}'
+
     return Finding(name, state.is_listed and (is_connected or is_faultless), text)
 
 

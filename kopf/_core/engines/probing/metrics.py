@@ -82,10 +82,12 @@ class Exposition:
         encode, content_type = exposition.choose_encoder(_choose_format(accepted))
         since = self._clock()
         written, until = self._written.get(content_type, (b'', since))
+
         if since >= until:
             written = encode(self._collector)
             until = self._clock() + REST * (self._clock() - since)
             self._written[content_type] = (written, until)
+
         return written, content_type
 
 
@@ -109,7 +111,8 @@ class _Joint(registry.Collector):
     """
 
     def __init__(self, own: registry.Collector, common: registry.Collector) -> None:
-        self._own, self._common = own, common
+        self._own = own
+        self._common = common
 
     @override
     def collect(self) -> Iterator[Family]:
@@ -117,6 +120,7 @@ class _Joint(registry.Collector):
         for family in self._own.collect():
             known.add(family.name)
             yield family
+
         try:
             for family in self._common.collect():
                 if family.name not in known:
@@ -188,6 +192,7 @@ def _collect_flows(flows: Mapping[str, meters.Flow]) -> Iterator[Family]:
         ['resource'],
         {name: flow.waits for name, flow in flows.items()},
     )
+
     for title, text, measure in _BACKLOGS:
         yield _gauge(
             title,
@@ -195,6 +200,7 @@ def _collect_flows(flows: Mapping[str, meters.Flow]) -> Iterator[Family]:
             ['resource'],
             [([name], sum(map(measure, flow.backlogs))) for name, flow in flows.items()],
         )
+
     yield _count(
         'kopf_breaker_pauses',
         'How many times objects were slowed down, as they were handled in circles.',
@@ -298,6 +304,7 @@ def _collect_streams(
     phases: collections.Counter[tuple[str, str]] = collections.Counter()
     silences: dict[str, float] = {}
     objects: collections.Counter[str] = collections.Counter()
+
     for name, state in streams:
         phases.update(
             {(name, phase.name.lower()): int(phase is state.phase) for phase in stream_states.Phase}
@@ -307,6 +314,7 @@ def _collect_streams(
                 silences.get(name, 0.0), stream_states.describe(state, now)['silence'] or 0.0
             )
         objects[name] += len(state.known)
+
     yield _gauge(
         'kopf_streams',
         'Watch-streams by what they are doing.',
@@ -431,4 +439,5 @@ def _distribute(
             total += number
             buckets.append((bound, total))
         family.add_metric([value] if labels else [], buckets, histogram.total)
+
     return family

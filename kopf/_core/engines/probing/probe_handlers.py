@@ -31,7 +31,9 @@ class Prober:
         cause: causes.ActivityCause,
         env: execution.Environment,
     ) -> None:
-        self._probes, self._cause, self._env = probes, cause, env
+        self._probes = probes
+        self._cause = cause
+        self._env = env
         self._collection: asyncio.Task[Mapping[ids.HandlerId, Any]] | None = None
         self._collected = 0.0
         self._running: dict[int, asyncio.Task[Any]] = {}  # by the positions of their handlers
@@ -65,6 +67,7 @@ class Prober:
                 self._running[position] = asyncio.create_task(
                     self._call(handler), name=f'probe {handler.id}'
                 )
+
         if self._running:
             await asyncio.wait(self._running.values(), timeout=PATIENCE)
         results: dict[ids.HandlerId, Any] = {}
@@ -75,6 +78,7 @@ class Prober:
                 logger.warning(
                     '%s has not finished in %s s, and is not waited for.', handler, PATIENCE
                 )
+
         self._collected = asyncio.get_running_loop().time()
         return results
 
@@ -86,4 +90,5 @@ class Prober:
                 raise
             logger.exception('%s was cancelled from the inside.', handler)
             return None
+
         return outcome.result

@@ -18,7 +18,8 @@ from kopf._core.engines.probing import endpoints, health, probe_handlers
 
 logger = logging.getLogger(__package__)
 
-READINESS_PATH, METRICS_PATH = '/readyz', '/metrics'
+READINESS_PATH = '/readyz'
+METRICS_PATH = '/metrics'
 
 LIMITS = listeners.Limits(
     connections=200,
@@ -36,7 +37,8 @@ class Server:
     """The pages at one endpoint, by their paths. Belongs to the event loop of the operator."""
 
     def __init__(self, endpoint: endpoints.Endpoint, pages: Mapping[str, Page]) -> None:
-        self._endpoint, self._pages = endpoint, pages
+        self._endpoint = endpoint
+        self._pages = pages
         self._listener: listeners.Listener | None = None
 
     async def start(self) -> None:
@@ -48,6 +50,7 @@ class Server:
                 f'The liveness endpoint {self._endpoint} cannot be served: '
                 f'{error.strerror or error}'
             ) from error
+
         self._listener = listeners.Listener(bound, self._answer, LIMITS, logger)
         self._listener.start()
         logger.info('The probes and the metrics are served at %s.', self._endpoint)
@@ -65,6 +68,7 @@ class Server:
             response = web.Response(
                 status=500, text='The page has failed. See the logs of the operator.\n'
             )
+
         response.headers['Cache-Control'] = 'no-store'
         response.force_close()
         return response
@@ -94,6 +98,7 @@ def build_liveness_page(
         results = {str(id): make_plain(result) for id, result in (await prober.collect()).items()}
         if not deaths:
             return web.Response(body=jsons.dumps(results), content_type='application/json')
+
         logger.warning('The operator is reported as dead: %s.', '; '.join(deaths))
         return web.Response(
             status=503,
@@ -124,6 +129,7 @@ def build_readiness_page(examine: Callable[[], health.Vitals]) -> Page:
             f'[{"+" if finding.is_fine else "-"}] {finding.name}: {finding.text}'
             for finding in shown
         ]
+
         return web.Response(
             status=200 if is_ready else 503,
             text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']),

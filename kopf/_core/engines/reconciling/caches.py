@@ -48,6 +48,7 @@ class Caches:
                 for link in handler.links:
                     targets = _select(served, link.selector)
                     found |= {_relate(primary, target, link) for target in targets}
+
         self.relations.declare(found)
 
     def serve(self, resource: references.Resource, namespace: references.Namespace) -> None:

@@ -93,6 +93,7 @@ def poke(level: Level, triggers: Collection[Trigger], pace: Pace, now: float) ->
     """Add triggers; wait until they settle if configured so."""
     if level.is_stuck and TIMED.issuperset(triggers):
         return level
+
     if level.is_stuck:
         level = dataclasses.replace(level, is_stuck=False, failures=0, started=None)
     pending = level.pending.union(triggers)
@@ -123,6 +124,7 @@ def notice(
     """
     if level.seen == version and not is_met:
         return level
+
     is_changed = level.seen is None or digest is None or digest != level.digest
     noticed = dataclasses.replace(level, seen=version, is_held=False)
     if is_met:
@@ -151,6 +153,7 @@ def list_due(level: Level, now: float) -> Triggers:
     """List what the function is due for; it is not due if there is nothing."""
     if level.is_held:
         return NONE
+
     now += TICK
     due = set(level.pending) if level.settled <= now else set()
     if level.again <= now:
@@ -211,6 +214,7 @@ def end(
             failures=level.failures + 1,
             started=level.started or ended.started,
         )
+
     again = math.inf if ended.requeue is None else now + ended.requeue
     return dataclasses.replace(
         level,

@@ -65,6 +65,7 @@ class Multimap(Generic[K, V]):
         if isinstance(found, _Many) and len(found) > FEW:
             found.discard(value)
             return
+
         rest = tuple(item for item in self[key] if item != value)
         if rest:
             self._items[key] = _join(rest)
@@ -96,6 +97,7 @@ class Bimap(Generic[V, K]):
             self._keys[source] = tuple(keys)
         else:
             self._keys.pop(source, None)
+
         for key in former:
             if key not in keys:
                 self._sources.discard(key, source)

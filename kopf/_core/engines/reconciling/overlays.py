@@ -80,6 +80,7 @@ def _judge_deletion(overlay: Overlay[E], seen: Sighting, now: float) -> Verdict:
         return Verdict.REPLACE if now >= overlay.deadline else Verdict.SET_ASIDE
     if seen.version == overlay.version or bodies.is_older(overlay.version, seen.version):
         return Verdict.REPLACE
+
     is_older = bodies.is_older(seen.version, overlay.version)
     is_final = seen.uid == overlay.uid and not is_older
     return Verdict.REPLACE if is_final or now >= overlay.deadline else Verdict.SET_ASIDE
@@ -117,5 +118,6 @@ def is_contradicted(overlay: Overlay[E], reached: str | None, now: float) -> boo
     is_passed = not overlay.is_deletion and bodies.is_older(overlay.version, reached)
     if is_passed and now >= overlay.patience:
         return True
+
     is_limited = overlay.is_deletion or not str(overlay.version).isdecimal()
     return is_limited and overlay.is_heard and now >= overlay.deadline

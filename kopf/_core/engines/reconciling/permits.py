@@ -32,6 +32,7 @@ class Permits:
         if state.taken >= limit:
             state.waiting.append(wake)
             return False
+
         state.taken += 1
         return True
 

@@ -81,13 +81,17 @@ class Relations:
         indices; the new ones are filled with the stored objects. Stores are never removed.
         """
         declared = dict.fromkeys(relations)
-        known, by_primary, by_target = self._indices, _group(declared), _group(declared, 'target')
+        known = self._indices
+        by_primary = _group(declared)
+        by_target = _group(declared, 'target')
         self._indices = {
             relation: known[relation] if relation in known else self._build_index(relation)
             for relation in declared
         }
         # Readers in threads see either all old or all new relations.
-        self._by_primary, self._by_target, self.selections = by_primary, by_target, {}
+        self._by_primary = by_primary
+        self._by_target = by_target
+        self.selections = {}
 
     def find_parents(
         self, resource: references.Resource, change: entries.Change
@@ -101,12 +105,14 @@ class Relations:
         if change.old is not change.new:
             for relation in self._by_primary.get(resource, ()):
                 self._indices[relation].follow_parent(change)
+
         for relation in self._by_target.get(resource, ()):
             existing = self._stores.add(relation.primary)
             for uid in self._indices[relation].find_parents(change):
                 if existing.find_entry(uid) is not None:
                     parent = (relation.primary, uid)
                     found[parent] = found.get(parent, frozenset()) | {relation.role}
+
         return found
 
     def list_relations(
@@ -133,6 +139,7 @@ class Relations:
         if isinstance(index, _FunctionIndex):
             for entry in target.iter_entries():
                 index.find_parents(entries.Change(None, entry))
+
         return index
 
     def _create_index(self, relation: Relation, target: stores.Store) -> _Index:
@@ -152,7 +159,8 @@ class _OwnerIndex:
     """Children know their owners; and the store of the children has an index by owners."""
 
     def __init__(self, link: mappings.Owns, target: stores.Store) -> None:
-        self._link, self._target = link, target
+        self._link = link
+        self._target = target
 
     def follow_parent(self, change: entries.Change) -> None:
         pass
@@ -169,7 +177,8 @@ class _NameIndex:
     """Parents name their targets."""
 
     def __init__(self, link: mappings.Ref, target: stores.Store) -> None:
-        self._link, self._target = link, target
+        self._link = link
+        self._target = target
         self._parents: multimaps.Bimap[str, mappings.ObjectKey] = multimaps.Bimap()
 
     def follow_parent(self, change: entries.Change) -> None:
@@ -202,7 +211,8 @@ class _LabelIndex:
     """
 
     def __init__(self, link: mappings.LabelField, target: stores.Store) -> None:
-        self._link, self._target = link, target
+        self._link = link
+        self._target = target
         target.keeps_labels = True
         self._selectors: dict[str, tuple[str | None, mappings.LabelRequirements]] = {}
         self._parents: multimaps.Multimap[_Bucket, str] = multimaps.Multimap()
@@ -213,6 +223,7 @@ class _LabelIndex:
         body = change.unpack_new()
         if change.new is None or body is None:
             return
+
         requirements = mappings.extract_requirements(body, self._link)
         if requirements is not None:
             is_global = self._target.resource.namespaced is False
@@ -276,7 +287,10 @@ class _FunctionIndex:
         target: stores.Store,
         errors: collections.Counter[str],
     ) -> None:
-        self._fn, self._primary, self._target, self._errors = fn, primary, target, errors
+        self._fn = fn
+        self._primary = primary
+        self._target = target
+        self._errors = errors
         self._targets: multimaps.Bimap[str, mappings.ObjectKey] = multimaps.Bimap()
 
     def follow_parent(self, change: entries.Change) -> None:
@@ -288,6 +302,7 @@ class _FunctionIndex:
             keys.update(self._targets.get_keys(change.old.uid))
             if change.new is None or change.new.uid != change.old.uid:
                 self._targets.set(change.old.uid, ())
+
         if change.new is not None:
             keys.update(self._call(change, change.new))
         found = (self._primary.get_entry(*key) for key in keys)
@@ -297,12 +312,14 @@ class _FunctionIndex:
         """Call the function with a copy of the object: it can do with it what it wants."""
         if change.new is change.old:
             return self._targets.get_keys(entry.uid)
+
         is_namespaced = self._primary.resource.namespaced is not False
         try:
             keys = mappings.call_function(self._fn, entry.unpack(), namespaced=is_namespaced)
         except Exception as e:
             self._report(entry, e)
             keys = frozenset()
+
         self._targets.set(entry.uid, sorted(keys, key=str))
         return keys
 

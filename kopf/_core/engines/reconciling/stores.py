@@ -129,6 +129,7 @@ class Store:
         names = _identify(body)
         if names is None or type == 'BOOKMARK':
             return entries.NO_CHANGE
+
         key, uid = names
         version = bodies.get_version(body)
         seen = overlays.Sighting(uid, version, type == 'DELETED', is_listed=type is None)
@@ -137,6 +138,7 @@ class Store:
         overlay = self._overlays.get(key)
         if overlay is not None:
             return self._put_over(key, overlay, seen, body)
+
         old = self.get_entry(*key)
         if seen.is_deleted:
             return self._remove(old) if old is not None and old.uid == uid else entries.NO_CHANGE
@@ -154,11 +156,13 @@ class Store:
         old = self.get_entry(*key)
         new = None if seen.is_deleted else self._pack(key, seen.uid, body)
         verdict = overlays.judge(overlay, seen, self._clock())
+
         if verdict is not overlays.Verdict.SET_ASIDE:
             del self._overlays[key]
             is_echo = verdict is overlays.Verdict.CONFIRM and overlays.is_echo(overlay, seen)
             effect = entries.Effect.ECHO if is_echo else entries.Effect.CHANGED
             return self._replace(old, new, None if new is None else body, effect)
+
         is_former = overlay.base is not None and overlay.base.uid != seen.uid
         self._overlays[key] = dataclasses.replace(
             overlay,
@@ -167,6 +171,7 @@ class Store:
             is_heard=True,
         )
         is_foreign = overlays.is_foreign(overlay, seen) and not overlay.is_deletion
+
         return entries.Change(
             old, old, entries.Effect.INCLUDED if is_foreign else entries.Effect.ECHO
         )
@@ -183,11 +188,14 @@ class Store:
         names = _identify(body)
         if names is None or not self.is_served(names[0].namespace):
             return entries.NO_CHANGE
+
         key, uid = names
         version = bodies.get_version(body)
-        old, overlay = self.get_entry(*key), self._overlays.get(key)
+        old = self.get_entry(*key)
+        overlay = self._overlays.get(key)
         if self._is_passed(key, uid, version):
             return entries.Change(old, old, entries.Effect.NOTHING)
+
         self._overlays[key] = overlays.Overlay(
             uid=uid,
             version=version,
@@ -200,10 +208,12 @@ class Store:
 
     def _is_passed(self, key: mappings.ObjectKey, uid: str, version: str | None) -> bool:
         """Return whether the stream, or an answer to a later write, has come before this answer."""
-        old, overlay = self.get_entry(*key), self._overlays.get(key)
+        old = self.get_entry(*key)
+        overlay = self._overlays.get(key)
         is_known = old is not None and old.uid == uid and version in (None, old.version)
         if is_known or uid in self._gone:
             return True
+
         listed = self._listed.get(self._get_scope(key.namespace))
         written = None if overlay is None else overlay.version
         return (version is not None and version == listed) or any(
@@ -222,6 +232,7 @@ class Store:
         old = self.get_entry(namespace, name)
         if old is None or uid not in (None, old.uid):
             return entries.NO_CHANGE
+
         overlay = self._overlays.get(old.key)
         self._overlays[old.key] = overlays.Overlay(
             uid=old.uid,
@@ -309,11 +320,13 @@ class Store:
         self._streams.pop(namespace, None)
         self._positions.pop(namespace, None)
         self._listed.pop(namespace, None)
+
         if namespace is None:
             self._streams.clear()
             self._positions.clear()
             self._listed.clear()
             self._overlays.clear()
+
         self._update_synced()
         for key in [key for key in self._overlays if key.namespace == namespace]:
             del self._overlays[key]
@@ -347,6 +360,7 @@ class Store:
             kept = ('apiVersion', 'kind', 'metadata')
             shallow = {field: body[field] for field in kept if field in body}
             packed = self._packer.pack(shallow, len(self))
+
         # The same texts are kept once: there are tens of thousands of objects.
         old = self.get_entry(*key)
         return entries.Entry(
@@ -400,14 +414,17 @@ class Store:
         self.size -= len(entry.packed)
         is_same = new is not None and new.uid == entry.uid
         owned = {owner.uid for owner in new.owners} if new is not None and is_same else ()
+
         for owner in entry.owners:
             if owner.uid not in owned:
                 self._by_owner.discard(owner.uid, entry.uid)
+
         if not is_same:
             self._by_uid.pop(entry.uid, None)
             self._gone[entry.uid] = None
             if len(self._gone) > GONE_LIMIT:
                 del self._gone[next(iter(self._gone))]
+
         if new is None:
             named = self._entries[entry.namespace]
             del named[entry.name]
@@ -460,7 +477,8 @@ _NO_ENTRIES: Mapping[str, entries.Entry] = {}
 
 def _identify(body: Mapping[str, Any]) -> tuple[mappings.ObjectKey, str] | None:
     metadata = body.get('metadata') or {}
-    name, uid = metadata.get('name'), metadata.get('uid')
+    name = metadata.get('name')
+    uid = metadata.get('uid')
     if not name or not uid:
         return None
     return mappings.ObjectKey(metadata.get('namespace') or None, str(name)), str(uid)

@@ -168,7 +168,9 @@ def human(duration: datetime.timedelta) -> str:
     """Format a duration as the API does: at most two units, the longer the less precise."""
     duration = min(max(duration, -_LONGEST), _LONGEST)
     seconds = abs(duration) // _SECOND * (1 if duration >= datetime.timedelta() else -1)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    minutes = seconds // 60
+    hours = seconds // 3600
+    days = seconds // 86400
     if seconds < -1:
         return INVALID
     if seconds < 2 * 60:
@@ -179,6 +181,7 @@ def human(duration: datetime.timedelta) -> str:
         return _join(hours, 'h', minutes % 60 if hours < 8 else 0, 'm')
     if days < 2 * 365:
         return _join(days, 'd', hours % 24 if days < 8 else 0, 'h')
+
     years = days // 365
     return _join(years, 'y', days % 365 if years < 8 else 0, 'd')
 
@@ -205,7 +208,8 @@ def selector(obj: Any, *keys: str, nothing: str = NONE) -> str:
 
 
 def _show_expression(expression: Object) -> str:
-    key, sign = text(expression, 'key'), text(expression, 'operator')
+    key = text(expression, 'key')
+    sign = text(expression, 'operator')
     if sign in _FORMS:
         return _FORMS[sign].format(key)
     return f'{key} {_SIGNS.get(sign, sign)} ({",".join(sorted(texts(expression, "values")))})'

@@ -75,8 +75,10 @@ def _find_address(obj: cells.Object, kind: str) -> str:
 def print_event(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     """Print a k8s-event of the core group or of ``events.k8s.io``, with its other field names."""
     involved = cells.mapping(obj, 'involvedObject') or cells.mapping(obj, 'regarding')
-    kind, name = cells.text(involved, 'kind').lower(), cells.text(involved, 'name')
+    kind = cells.text(involved, 'kind').lower()
+    name = cells.text(involved, 'name')
     first, last = _show_event_times(obj, now)
+
     return [
         last,
         cells.text(obj, 'type'),
@@ -128,6 +130,7 @@ def print_quota(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     }
     limits = [text for resource, text in shown.items() if resource.startswith('limits.')]
     requests = [text for resource, text in shown.items() if not resource.startswith('limits.')]
+
     return [cells.name(obj), ', '.join(requests), ', '.join(limits), cells.age(obj, now)]
 
 

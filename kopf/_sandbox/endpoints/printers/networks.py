@@ -74,6 +74,7 @@ def print_endpoint_slice(obj: cells.Object, now: datetime.datetime) -> Sequence[
     addresses = [
         address for endpoint in endpoints for address in cells.texts(endpoint, 'addresses')
     ]
+
     return [
         cells.name(obj),
         cells.text(obj, 'addressType'),
@@ -108,6 +109,7 @@ def _show_hosts(rules: list[cells.Object], limit: int = 3) -> str:
             return f'{",".join(hosts)} + {len(rules) - limit} more...'
         if host := cells.text(rule, 'host'):
             hosts.append(host)
+
     return ','.join(hosts) or '*'
 
 
@@ -115,6 +117,7 @@ def print_ingress_class(obj: cells.Object, now: datetime.datetime) -> Sequence[A
     parameters = cells.dig(obj, 'spec', 'parameters')
     group = cells.text(parameters, 'apiGroup')
     kind = cells.text(parameters, 'kind') + (f'.{group}' if group else '')
+
     return [
         cells.name(obj),
         cells.text(obj, 'spec', 'controller'),

@@ -54,6 +54,7 @@ def print_pod(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     summary = _summarize(obj, sidecars)
     total = len(cells.items(obj, 'spec', 'containers')) + len(sidecars)
     ips = cells.items(obj, 'status', 'podIPs')
+
     return [
         cells.name(obj),
         f'{summary.ready}/{total}',
@@ -98,6 +99,7 @@ def _summarize(obj: cells.Object, sidecars: frozenset[str]) -> _Summary:
     summary = _Summary(reason=_get_own_reason(obj))
     sidecar_restarts = _Restarts()
     initializing = False
+
     for index, status in enumerate(cells.items(obj, 'status', 'initContainerStatuses')):
         is_sidecar = cells.text(status, 'name') in sidecars
         summary.restarts.add(status)
@@ -111,9 +113,11 @@ def _summarize(obj: cells.Object, sidecars: frozenset[str]) -> _Summary:
         summary.reason = _explain_initializing(obj, status, index)
         initializing = True
         break
+
     if not initializing or cells.has_condition(obj, 'Initialized'):
         summary.restarts = sidecar_restarts
         _summarize_containers(obj, summary)
+
     return summary
 
 
@@ -156,6 +160,7 @@ def _summarize_containers(obj: cells.Object, summary: _Summary) -> None:
         elif cells.flag(status, 'ready') and cells.dig(status, 'state', 'running') is not None:
             running = True
             summary.ready += 1
+
     if summary.reason == 'Completed':
         summary.reason = _explain_completion(obj, failure, running)
 

@@ -59,7 +59,8 @@ def _show_param_kind(obj: cells.Object) -> str:
 
 def print_policy_binding(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     param = cells.mapping(obj, 'spec', 'paramRef')
-    name, namespace = cells.text(param, 'name'), cells.text(param, 'namespace', default='*')
+    name = cells.text(param, 'name')
+    namespace = cells.text(param, 'namespace', default='*')
     shown = f'{namespace}/{name}' if name else cells.UNSET
     return [cells.name(obj), cells.text(obj, 'spec', 'policyName'), shown, cells.age(obj, now)]
 
@@ -124,7 +125,8 @@ def print_api_service(obj: cells.Object, now: datetime.datetime) -> Sequence[Any
 
 
 def _show_availability(condition: cells.Object | None) -> str:
-    status, reason = cells.text(condition, 'status'), cells.text(condition, 'reason')
+    status = cells.text(condition, 'status')
+    reason = cells.text(condition, 'reason')
     if condition is None:
         return 'Unknown'
     return f'{status} ({reason})' if reason and status != 'True' else status

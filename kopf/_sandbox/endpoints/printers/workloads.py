@@ -169,6 +169,7 @@ def _read_metrics(obj: cells.Object) -> tuple[list[cells.Object], list[cells.Obj
     target = cells.dig(obj, 'spec', 'targetCPUUtilizationPercentage')
     if target is None:
         return cells.items(obj, 'spec', 'metrics'), cells.items(obj, 'status', 'currentMetrics')
+
     current = cells.dig(obj, 'status', 'currentCPUUtilizationPercentage')
     spec = {
         'type': 'Resource',
@@ -178,6 +179,7 @@ def _read_metrics(obj: cells.Object) -> tuple[list[cells.Object], list[cells.Obj
         'type': 'Resource',
         'resource': {'name': 'cpu', 'current': {'averageUtilization': current}},
     }
+
     return [spec], [status]
 
 
@@ -190,10 +192,9 @@ def _show_metrics(specs: list[cells.Object], statuses: list[cells.Object]) -> st
 def _show_metric(spec: cells.Object, status: cells.Object) -> str:
     kind = cells.text(spec, 'type')
     source = kind[:1].lower() + kind[1:]
-    target, current = (
-        cells.mapping(spec, source, 'target'),
-        cells.mapping(status, source, 'current'),
-    )
+    target = cells.mapping(spec, source, 'target')
+    current = cells.mapping(status, source, 'current')
+
     match kind:
         case 'Resource' | 'ContainerResource':
             return f'{cells.text(spec, source, "name")}: {_show_utilization(target, current)}'
@@ -212,7 +213,8 @@ def _show_metric(spec: cells.Object, status: cells.Object) -> str:
 def _show_utilization(target: cells.Object, current: cells.Object) -> str:
     if target.get('averageValue') is not None:
         return f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")}'
-    used, wanted = current.get('averageUtilization'), target.get('averageUtilization')
+    used = current.get('averageUtilization')
+    wanted = target.get('averageUtilization')
     return f'{cells.UNKNOWN if used is None else f"{used}%"}/{"<auto>" if wanted is None else f"{wanted}%"}'
 
 

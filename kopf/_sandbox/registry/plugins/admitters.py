@@ -36,6 +36,7 @@ class Admitter:
         subject = subjects.Subject(request, obj, old, self._store)
         if request.subresource or old is not None:
             return
+
         if subject.home == subjects.PODS:
             limit_ranges.mutate(subject)
             pod_accounts.mutate(subject)
@@ -70,9 +71,11 @@ class Admitter:
 
 def _sign(subject: subjects.Subject) -> None:
     """Note who asks for a certificate. Modifies the request for it."""
-    user, spec = subject.request.user, subject.obj.setdefault('spec', {})
+    user = subject.request.user
+    spec = subject.obj.setdefault('spec', {})
     extra = {name: list(values) for name, values in user.extra.items()}
     known = {'username': user.name, 'uid': user.uid, 'groups': list(user.groups), 'extra': extra}
+
     for name, value in known.items():
         spec.pop(name, None)
         if value:

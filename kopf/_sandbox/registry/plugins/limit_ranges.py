@@ -71,7 +71,8 @@ def _check_pod(subject: subjects.Subject) -> Iterator[str]:
         if item.get('type') == 'Container':
             for container in subjects.list_containers(spec):
                 resources = container.get('resources') or {}
-                requests, limits = resources.get('requests') or {}, resources.get('limits') or {}
+                requests = resources.get('requests') or {}
+                limits = resources.get('limits') or {}
                 yield from _check_all(item, 'Container', requests, limits)
         elif item.get('type') == 'Pod':
             requests = resource_sums.sum_pod(spec, 'requests')
@@ -88,7 +89,8 @@ def _check_all(item: subjects.Body, kind: str, requests: Amounts, limits: Amount
 
 def _check_min(item: subjects.Body, kind: str, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, least in (item.get('min') or {}).items():
-        what, bound = f'minimum {name} usage per {kind} is {least}', resource_sums.parse(least)
+        what = f'minimum {name} usage per {kind} is {least}'
+        bound = resource_sums.parse(least)
         if name not in requests:
             yield f'{what}.  No request is specified'
         elif resource_sums.parse(requests[name]) < bound:
@@ -99,7 +101,8 @@ def _check_min(item: subjects.Body, kind: str, requests: Amounts, limits: Amount
 
 def _check_max(item: subjects.Body, kind: str, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, most in (item.get('max') or {}).items():
-        what, bound = f'maximum {name} usage per {kind} is {most}', resource_sums.parse(most)
+        what = f'maximum {name} usage per {kind} is {most}'
+        bound = resource_sums.parse(most)
         if name not in limits:
             yield f'{what}.  No limit is specified'
         elif resource_sums.parse(limits[name]) > bound:
@@ -114,6 +117,7 @@ def _check_ratio(
     what = f'{name} max limit to request ratio per {kind} is {most}'
     requested = resource_sums.parse(requests.get(name) or '0')
     limited = resource_sums.parse(limits.get(name) or '0')
+
     if not requested:
         yield f'{what}, but no request is specified or request is 0'
     elif not limited:

@@ -26,12 +26,14 @@ def mutate(subject: subjects.Subject) -> None:
     spec = subject.obj['spec']
     if _MIRROR in (subject.obj['metadata'].get('annotations') or {}):
         return
+
     name = spec.get('serviceAccountName') or DEFAULT
     stored = subject.store.get(ACCOUNTS, subject.request.namespace, name)
     if stored is None and name != DEFAULT:
         place = f'{subject.request.namespace}/{name}'
         why = f'error looking up service account {place}: serviceaccount "{name}" not found'
         raise subject.forbid(why)
+
     account = {} if stored is None else stored.load()
     spec['serviceAccountName'] = spec['serviceAccount'] = name
     if not spec.get('imagePullSecrets') and account.get('imagePullSecrets'):
@@ -66,12 +68,14 @@ def _mount(spec: dict[str, Any], name: str) -> None:
     ]
     name = known[0] if known else name
     is_needed = False
+
     for container in subjects.list_containers(spec):
         mounts = container.get('volumeMounts') or []
         if all(mount.get('mountPath') != _PATH for mount in mounts):
             added = {'name': name, 'readOnly': True, 'mountPath': _PATH}
             container['volumeMounts'] = [*mounts, added]
             is_needed = True
+
     if is_needed and not known:
         spec['volumes'] = [*(spec.get('volumes') or ()), _build_volume(name)]
 

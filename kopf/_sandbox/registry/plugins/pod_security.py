@@ -34,18 +34,22 @@ def validate(subject: subjects.Subject) -> None:
     if subject.home == kinds.NAMESPACES:
         _check_namespace(subject)
         return
+
     path = ('spec',) if subject.home == subjects.PODS else _TEMPLATES.get(subject.home)
     if path is None:
         return
+
     namespace = subject.store.get(kinds.NAMESPACES, '', subject.request.namespace)
     labels = {} if namespace is None else namespace.labels
     spec = _dig(subject.obj, path)
     is_same = subject.old is not None and _dig(subject.old, path) == spec
     if not any(name.startswith(PREFIX) for name in labels) or spec is None or is_same:
         return
+
     enforced = _explain(labels, 'enforce', spec) if subject.home == subjects.PODS else ''
     if enforced:
         raise subject.forbid(f'violates PodSecurity {enforced}')
+
     warned = _explain(labels, 'warn', spec)
     subject.request.warnings.extend([f'would violate PodSecurity {warned}'] if warned else [])
 
@@ -63,8 +67,10 @@ def _check_namespace(subject: subjects.Subject) -> None:
     labels = subject.obj['metadata'].get('labels') or {}
     known = ((subject.old or {}).get('metadata') or {}).get('labels') or {}
     problems = []
+
     for mode in ('enforce', 'audit', 'warn'):
-        level, version = f'{PREFIX}{mode}', f'{PREFIX}{mode}-version'
+        level = f'{PREFIX}{mode}'
+        version = f'{PREFIX}{mode}-version'
         if labels.get(level, 'privileged') not in LEVELS:
             why = f'must be one of {", ".join(LEVELS)}'
             problems.append(errors.invalid_value(f'metadata.labels[{level}]', labels[level], why))
@@ -73,9 +79,11 @@ def _check_namespace(subject: subjects.Subject) -> None:
             problems.append(
                 errors.invalid_value(f'metadata.labels[{version}]', labels[version], why)
             )
+
     changed = [problem for problem in problems if labels != known]
     if changed:
         raise errors.invalid('', 'Namespace', subject.name, changed)
+
     if not subject.is_new and _read(labels, 'enforce') != _read(known, 'enforce'):
         subject.request.warnings.extend(_list_violations(subject, labels))
 
@@ -89,8 +97,10 @@ def _list_violations(subject: subjects.Subject, labels: Mapping[str, str]) -> li
         if violations:
             listed = ', '.join(what for what, _ in violations)
             found.setdefault(listed, []).append(pod['metadata']['name'])
+
     if not found:
         return []
+
     title = f'existing pods in namespace "{subject.name}" violate the new PodSecurity enforce level'
     return [
         f'{title} "{level}:{version}"',

@@ -106,18 +106,21 @@ def _check_app_armor(spec: Spec) -> Violation | None:
         return (context.get('appArmorProfile') or {}).get('type') == 'Unconfined'
 
     what = 'AppArmor profile type to "Unconfined"'
-    is_pod, names = is_wrong(_context(spec)), _select(spec, is_wrong)
+    is_pod = is_wrong(_context(spec))
+    names = _select(spec, is_wrong)
     return _forbid('forbidden AppArmor profile', is_pod, names, what)
 
 
 def _find_added(spec: Spec, allowed: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the containers that add capabilities besides the allowed ones, and these."""
-    names, added = [], set[str]()
+    names = []
+    added = set[str]()
     for container in _containers(spec):
         capabilities = _context(container).get('capabilities') or {}
         wrong = {*(capabilities.get('add') or ())} - {*allowed}
         names += [container['name']] if wrong else []
         added |= wrong
+
     return names, sorted(added)
 
 
@@ -138,9 +141,11 @@ def _check_all_capabilities(spec: Spec) -> Violation | None:
     keeping = _select(spec, is_wrong)
     names, added = _find_added(spec, ('NET_BIND_SERVICE',))
     texts = [_describe_added(names, added)] if names else []
+
     if keeping:
         drop = 'must set securityContext.capabilities.drop=["ALL"]'
         texts.insert(0, f'{_name("container", keeping)} {drop}')
+
     return ('unrestricted capabilities', '; '.join(texts)) if texts else None
 
 
@@ -156,27 +161,32 @@ def _check_paths(spec: Spec) -> Violation | None:
 
 
 def _check_ports(spec: Spec) -> Violation | None:
-    names, found = [], set[int]()
+    names = []
+    found = set[int]()
     for container in _containers(spec):
         taken = {port['hostPort'] for port in container.get('ports') or () if port.get('hostPort')}
         names += [container['name']] if taken else []
         found |= taken
+
     ports = ', '.join(str(port) for port in sorted(found))
-    verb, word = (
-        'uses' if len(names) == 1 else 'use',
-        'hostPort' if len(found) == 1 else 'hostPorts',
-    )
+    verb = 'uses' if len(names) == 1 else 'use'
+    word = 'hostPort' if len(found) == 1 else 'hostPorts'
+
     return ('hostPort', f'{_name("container", names)} {verb} {word} {ports}') if names else None
 
 
 def _check_hosts(spec: Spec) -> Violation | None:
-    names, found = [], set[str]()
+    names = []
+    found = set[str]()
     for container in _containers(spec):
         hosts = set(_list_hosts(container))
         names += [container['name']] if hosts else []
         found |= hosts
-    verb, word = 'uses' if len(names) == 1 else 'use', 'host' if len(found) == 1 else 'hosts'
+
+    verb = 'uses' if len(names) == 1 else 'use'
+    word = 'host' if len(found) == 1 else 'hosts'
     text = f'{_name("container", names)} {verb} probe or lifecycle {word} {_quote(sorted(found))}'
+
     return ('probe or lifecycle host', text) if names else None
 
 
@@ -205,11 +215,13 @@ def _check_proc_of_host(spec: Spec) -> Violation | None:
 
 
 def _check_volumes(spec: Spec) -> Violation | None:
-    names, types = [], set[str]()
+    names = []
+    types = set[str]()
     for volume in spec.get('volumes') or ():
         wrong = volume.keys() - _VOLUMES
         names += [volume['name']] if wrong else []
         types |= wrong
+
     verb, word = ('uses', 'type') if len(names) == 1 else ('use', 'types')
     listed = f'restricted volume {word} {_quote(sorted(types))}'
     return (
@@ -218,11 +230,13 @@ def _check_volumes(spec: Spec) -> Violation | None:
 
 
 def _check_root(spec: Spec) -> Violation | None:
-    title, field = 'runAsNonRoot != true', 'securityContext.runAsNonRoot'
+    title = 'runAsNonRoot != true'
+    field = 'securityContext.runAsNonRoot'
     whole = _context(spec).get('runAsNonRoot')
     refused = _select(spec, lambda context: context.get('runAsNonRoot') is False)
     if refused or whole is False:
         return _forbid(title, whole is False, refused, f'{field}=false')
+
     unset = _select(spec, lambda context: context.get('runAsNonRoot') is None)
     if whole or not unset:
         return None
@@ -243,15 +257,19 @@ def _check_selinux(spec: Spec) -> Violation | None:
         is_typed = (options.get('type') or '') not in _SELINUX_TYPES
         return is_typed or bool(options.get('user') or options.get('role'))
 
-    names, is_pod = _select(spec, is_wrong), is_wrong(_context(spec))
+    names = _select(spec, is_wrong)
+    is_pod = is_wrong(_context(spec))
     if not names and not is_pod:
         return None
+
     all_options = [read(_context(holder)) for holder in (spec, *_containers(spec))]
     types = sorted({options.get('type') or '' for options in all_options} - _SELINUX_TYPES)
     texts = [f'type{"s" if len(types) > 1 else ""} {_quote(types)}'] if types else []
+
     for field in ('user', 'role'):
         if any(options.get(field) for options in all_options):
             texts.append(f'{field} may not be set')
+
     what = f'set forbidden securityContext.seLinuxOptions: {"; ".join(texts)}'
     return 'seLinuxOptions', f'{_name_holders(is_pod, names)} {what}'
 
@@ -261,7 +279,8 @@ def _check_seccomp(spec: Spec) -> Violation | None:
         return (context.get('seccompProfile') or {}).get('type') == 'Unconfined'
 
     what = 'securityContext.seccompProfile.type to "Unconfined"'
-    is_pod, names = is_wrong(_context(spec)), _select(spec, is_wrong)
+    is_pod = is_wrong(_context(spec))
+    names = _select(spec, is_wrong)
     return _forbid('seccompProfile', is_pod, names, what)
 
 

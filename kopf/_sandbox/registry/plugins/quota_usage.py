@@ -47,6 +47,7 @@ def find_unspecified(pod: Body, hard: Usage) -> dict[str, list[str]]:
         ]
         if without:
             missing[name] = sorted(without)
+
     return missing
 
 
@@ -92,11 +93,14 @@ def _measure_pod(pod: Body) -> dict[str, str]:
     """Measure a pod; when it has ended, it only counts as an object."""
     if (pod.get('status') or {}).get('phase') in ('Succeeded', 'Failed'):
         return {}
-    spec, usage = pod.get('spec') or {}, {'pods': '1'}
+
+    spec = pod.get('spec') or {}
+    usage = {'pods': '1'}
     for name, amount in resource_sums.sum_pod(spec, 'requests').items():
         usage[f'requests.{name}'] = amount
         if name in _COMPUTE or name.startswith('hugepages-'):
             usage[name] = amount
+
     for name, amount in resource_sums.sum_pod(spec, 'limits').items():
         usage[f'limits.{name}'] = amount
     return usage
@@ -114,7 +118,8 @@ def _measure_claim(claim: Body) -> dict[str, str]:
 
 def _measure_service(service: Body) -> dict[str, str]:
     spec = service.get('spec') or {}
-    kind, ports = spec.get('type'), spec.get('ports') or ()
+    kind = spec.get('type')
+    ports = spec.get('ports') or ()
     nodes = sum(bool(port.get('nodePort')) for port in ports)
     if kind == 'NodePort':
         nodes = len(ports)

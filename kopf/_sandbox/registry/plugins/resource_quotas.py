@@ -45,6 +45,7 @@ def _check_amounts(
     }
     if not grown:
         return
+
     used = sum_usage(subject.store, quota)
     exceeded = sorted(
         name
@@ -71,6 +72,7 @@ def sum_usage(store: memory.Storage, quota: subjects.Body) -> dict[str, str]:
             for name, amount in quota_usage.measure(home, body).items():
                 if name in amounts:
                     amounts[name].append(amount)
+
     return {name: resource_sums.add_texts(items) for name, items in amounts.items()}
 
 

@@ -25,11 +25,13 @@ def sum_pod(spec: subjects.Body, side: str) -> dict[str, str]:
     for container in spec.get('initContainers') or ():
         amounts = _get(container, side)
         if container.get('restartPolicy') == 'Always':
-            total, sidecars = add(total, amounts), add(sidecars, amounts)
+            total = add(total, amounts)
+            sidecars = add(sidecars, amounts)
             amounts = sidecars
         else:
             amounts = add(sidecars, amounts)
         ahead = take_largest(ahead, amounts)
+
     total = take_largest(total, ahead)
     overhead = spec.get('overhead') or {}
     if side == 'limits':

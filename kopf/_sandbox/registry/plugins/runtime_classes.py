@@ -23,12 +23,14 @@ def mutate(subject: subjects.Subject) -> None:
     stored = subject.store.get(CLASSES, '', name) if name else None
     if name and stored is None:
         raise subject.forbid(f'pod rejected: RuntimeClass "{name}" not found')
+
     found = {} if stored is None else stored.load()
     overhead = (found.get('overhead') or {}).get('podFixed')
     if spec.get('overhead') and not overhead:
         raise subject.forbid(_UNDEFINED)
     if overhead and not _is_same(spec.setdefault('overhead', dict(overhead)), overhead):
         raise subject.forbid(_MISMATCH)
+
     _schedule(subject, spec, found.get('scheduling') or {})
 
 
@@ -44,6 +46,7 @@ def _schedule(
                 f'conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; '
                 f'pod.spec.nodeSelector[{key}] = {known[key]}'
             )
+
     if wanted:
         spec['nodeSelector'] = {**known, **wanted}
     tolerations = spec.get('tolerations') or []

@@ -78,24 +78,28 @@ def _check_reference(ref: entries.Object, path: str) -> entries.Problems:
         problems = [errors.forbidden_field(f'{path}.{field}', _EXCLUSIVE) for field in _REFERENCES]
     elif not ref.get('name') and ref.get('selector') is None:
         problems = [errors.required(path, 'one of name or selector must be specified')]
+
     action = ref.get('parameterNotFoundAction')
     where = f'{path}.parameterNotFoundAction'
     if not action:
         problems.append(errors.required(where))
     elif action not in _FALLBACKS:
         problems.append(errors.not_supported(where, action, _FALLBACKS))
+
     return problems
 
 
 def _check_actions(actions: Sequence[str], path: str) -> entries.Problems:
     if not actions:
         return [errors.required(path, 'at least one validation action is required')]
+
     problems = []
     for index, action in enumerate(actions):
         if action not in _ACTIONS:
             problems.append(errors.not_supported(f'{path}[{index}]', action, _ACTIONS))
         if action in actions[:index]:
             problems.append(errors.duplicate(f'{path}[{index}]', action))
+
     if {'Deny', 'Warn'} <= set(actions):
         problems.append(errors.invalid_value(path, list(actions), _REPEATED))
     return problems

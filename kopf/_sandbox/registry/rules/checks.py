@@ -130,8 +130,10 @@ def check_selector(selector: entries.Object | None, field: str) -> entries.Probl
 
 
 def _check_term(term: entries.Object, field: str) -> entries.Problems:
-    operator, values = term.get('operator') or '', term.get('values') or ()
+    operator = term.get('operator') or ''
+    values = term.get('values') or ()
     problems = []
+
     if operator in _PAIR_OPERATORS and not values:
         problems.append(
             errors.required(
@@ -149,6 +151,7 @@ def _check_term(term: entries.Object, field: str) -> entries.Problems:
         problems.append(
             errors.invalid_value(f'{field}.operator', operator, 'not a valid selector operator')
         )
+
     problems += [
         errors.invalid_value(f'{field}.key', term.get('key') or '', text)
         for text in naming.check_key(term.get('key') or '')
@@ -175,7 +178,9 @@ def matches(selector: entries.Object | None, labels: Mapping[str, str]) -> bool:
 
 
 def _matches_term(term: entries.Object, labels: Mapping[str, str]) -> bool:
-    key, operator, values = term['key'], term['operator'], term.get('values') or ()
+    key = term['key']
+    operator = term['operator']
+    values = term.get('values') or ()
     if operator == 'In':
         return key in labels and labels[key] in values
     if operator == 'NotIn':

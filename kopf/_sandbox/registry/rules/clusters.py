@@ -110,6 +110,7 @@ def validate_node(obj: entries.Object) -> entries.Problems:
         problems += checks.check_enum(
             taint.get('effect'), f'{field}.effect', ('NoSchedule', 'PreferNoSchedule', 'NoExecute')
         )
+
     return problems
 
 
@@ -132,7 +133,8 @@ def default_api_service(obj: dict[str, Any]) -> None:
 
 
 def validate_quota(obj: entries.Object) -> entries.Problems:
-    hard, scopes = checks.dig(obj, 'spec', 'hard') or {}, checks.dig(obj, 'spec', 'scopes') or []
+    hard = checks.dig(obj, 'spec', 'hard') or {}
+    scopes = checks.dig(obj, 'spec', 'scopes') or []
     problems = checks.check_amounts(hard, 'spec.hard')
     if 'BestEffort' in scopes and any(name != 'pods' for name in hard):
         text = 'unsupported scope applied to resource'
@@ -144,14 +146,17 @@ def validate_lease(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
     duration = spec.get('leaseDurationSeconds')
     problems = []
+
     if duration is not None and duration <= 0:
         problems.append(
             errors.invalid_value('spec.leaseDurationSeconds', duration, 'must be greater than 0')
         )
+
     problems += checks.check_counts(spec, 'spec', 'leaseTransitions')
     if spec.get('preferredHolder') and not spec.get('strategy'):
         text = 'may only be specified if `strategy` is defined'
         problems.append(errors.forbidden_field('spec.preferredHolder', text))
+
     return problems
 
 
@@ -176,6 +181,7 @@ def validate_event(
         problems.append(errors.invalid_value('involvedObject.namespace', about, _OTHER_NAMESPACE))
     if not is_modern:
         return problems
+
     problems += _validate_reporter(obj.get('reportingComponent') or '', reporter_field)
     for name, limit in _EVENT_TEXT_LIMITS.items():
         problems += _validate_event_text(obj, name, limit)
@@ -224,6 +230,7 @@ def validate_new_modern_event(obj: entries.Object) -> entries.Problems:
         problems.append(
             errors.invalid_value('type', '', f'has invalid value: {obj.get("type") or ""}')
         )
+
     return problems + [
         errors.invalid_value(name, '', 'needs to be unset')
         for name in ('firstTimestamp', 'lastTimestamp', 'count', 'source')
@@ -236,10 +243,12 @@ def validate_modern_event_update(new: entries.Object, old: entries.Object) -> en
     problems = metadata.validate_metadata_update(new['metadata'], old['metadata'])
     if new.get('series') != old.get('series'):
         problems += _validate_series(new)
-    now, then = {**new, **_read_core(new)}, {**old, **_read_core(old)}
+    now = {**new, **_read_core(new)}
+    then = {**old, **_read_core(old)}
     for name in _IMMUTABLE_IN_EVENTS:
         field = 'reportingController' if name == 'reportingComponent' else name
         problems += checks.check_immutable(now.get(name), then.get(name), field)
+
     return problems
 
 

@@ -54,7 +54,8 @@ def _measure_encoded(values: Mapping[str, str]) -> int:
 
 
 def validate_config_map(obj: entries.Object) -> entries.Problems:
-    texts, blobs = obj.get('data') or {}, obj.get('binaryData') or {}
+    texts = obj.get('data') or {}
+    blobs = obj.get('binaryData') or {}
     problems = _validate_keys(obj, 'data')
     problems += [
         errors.invalid_value(f'data[{key}]', key, 'duplicate of key present in binaryData')
@@ -72,7 +73,8 @@ def validate_config_map_update(new: entries.Object, old: entries.Object) -> entr
 
 
 def validate_secret(obj: entries.Object) -> entries.Problems:
-    values, kind = obj.get('data') or {}, obj.get('type') or ''
+    values = obj.get('data') or {}
+    kind = obj.get('type') or ''
     problems = _validate_keys(obj, 'data')
     if _measure_encoded(values) > _SIZE_LIMIT:
         problems.append(errors.too_long('data', _SIZE_LIMIT))
@@ -106,10 +108,14 @@ def _explain_json(encoded: str) -> str:
         if not text:
             return 'unexpected end of JSON input'
         return f"invalid character '{text[0]}' looking for beginning of value"
+
     kinds = {str: 'string', list: 'array', bool: 'bool', int: 'number', float: 'number'}
     if value is None or isinstance(value, dict):
         return ''
-    return f'json: cannot unmarshal {kinds[type(value)]} into Go value of type map[string]interface {{}}'
+    return (
+        f'json: cannot unmarshal {kinds[type(value)]} into Go value of type '
+        'map[string]interface {}'
+    )
 
 
 def validate_secret_update(new: entries.Object, old: entries.Object) -> entries.Problems:

@@ -72,7 +72,9 @@ def validate_containers(
     """Return the problems of the main containers."""
     if not containers:
         return [errors.required(field)]
-    problems, names = [], set()
+
+    problems = []
+    names = set()
     for index, container in enumerate(containers):
         path = f'{field}[{index}]'
         problems += _validate_common(container, volumes, path)
@@ -81,6 +83,7 @@ def validate_containers(
             problems.append(errors.duplicate(f'{path}.name', name))
         names.add(name)
         problems += _validate_life(container, path)
+
     return problems + _find_port_conflicts(containers, field)
 
 
@@ -91,7 +94,8 @@ def validate_init_containers(
     field: str,
 ) -> entries.Problems:
     """Return the problems of the init containers, including the sidecars."""
-    problems, names = [], {container.get('name') or '' for container in main}
+    problems = []
+    names = {container.get('name') or '' for container in main}
     for index, container in enumerate(containers):
         path = f'{field}[{index}]'
         problems += _validate_common(container, volumes, path)
@@ -108,6 +112,7 @@ def validate_init_containers(
                 for key in ('lifecycle', *_PROBES)
                 if key in container
             ]
+
     return problems
 
 
@@ -139,9 +144,11 @@ def _validate_common(
 
 
 def _validate_ports(ports: Sequence[entries.Object], field: str) -> entries.Problems:
-    problems, names = [], set()
+    problems = []
+    names = set()
     for index, port in enumerate(ports):
-        path, name = f'{field}[{index}]', port.get('name')
+        path = f'{field}[{index}]'
+        name = port.get('name')
         if name and (texts := naming.check_port_name(name)):
             problems += [errors.invalid_value(f'{path}.name', name, text) for text in texts]
         elif name and name in names:
@@ -154,11 +161,13 @@ def _validate_ports(ports: Sequence[entries.Object], field: str) -> entries.Prob
         if port.get('hostPort'):
             problems += checks.check_port(port['hostPort'], f'{path}.hostPort')
         problems += checks.check_enum(port.get('protocol'), f'{path}.protocol', PROTOCOLS)
+
     return problems
 
 
 def _find_port_conflicts(containers: Sequence[entries.Object], field: str) -> entries.Problems:
-    problems, taken = [], set()
+    problems = []
+    taken = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get('ports') or ()):
             if not port.get('hostPort'):
@@ -169,6 +178,7 @@ def _find_port_conflicts(containers: Sequence[entries.Object], field: str) -> en
                     errors.duplicate(f'{field}[{index}].ports[{number}].hostPort', text)
                 )
             taken.add(text)
+
     return problems
 
 
@@ -181,6 +191,7 @@ def _validate_env(variables: Sequence[entries.Object], field: str) -> entries.Pr
         )
         if 'valueFrom' in variable:
             problems += _validate_value_source(variable, f'{path}.valueFrom')
+
     return problems
 
 
@@ -194,6 +205,7 @@ def _validate_value_source(variable: entries.Object, field: str) -> entries.Prob
     for name in ('configMapKeyRef', 'secretKeyRef'):
         if name in source:
             problems += _validate_key_ref(source[name], f'{field}.{name}')
+
     count = sum(name in source for name in _VALUE_SOURCES)
     if count == 0:
         listed = '`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`'
@@ -206,6 +218,7 @@ def _validate_value_source(variable: entries.Object, field: str) -> entries.Prob
         problems.append(
             errors.invalid_value(field, '', 'may not have more than one field specified at a time')
         )
+
     return problems
 
 
@@ -221,15 +234,18 @@ def _validate_field_ref(ref: entries.Object, field: str) -> entries.Problems:
                 f'error converting fieldPath: unsupported pod version: {ref.get("apiVersion")}',
             )
         ]
+
     name, subscript, _ = path.partition('[')
     if subscript:
         is_known = name in ('metadata.annotations', 'metadata.labels')
     else:
         is_known = path in _FIELD_PATHS and path not in ('metadata.annotations', 'metadata.labels')
+
     if is_known:
         return []
     if path in _FIELD_PATHS or path in ('spec.restartPolicy', 'spec.schedulerName', 'status.phase'):
         return [errors.not_supported(f'{field}.fieldPath', path, _FIELD_PATHS[2:])]
+
     text = f'error converting fieldPath: field label not supported: {path}'
     return [errors.invalid_value(f'{field}.fieldPath', path, text)]
 
@@ -272,19 +288,19 @@ def _validate_env_from(sources: Sequence[entries.Object], field: str) -> entries
                     field, '', 'may not have more than one field specified at a time'
                 )
             )
+
     return problems
 
 
 def _validate_mounts(
     mounts: Sequence[entries.Object], volumes: Collection[str], field: str
 ) -> entries.Problems:
-    problems, taken = [], set()
+    problems = []
+    taken = set()
     for index, mount in enumerate(mounts):
-        path, name, where = (
-            f'{field}[{index}]',
-            mount.get('name') or '',
-            mount.get('mountPath') or '',
-        )
+        path = f'{field}[{index}]'
+        name = mount.get('name') or ''
+        where = mount.get('mountPath') or ''
         if not name:
             problems.append(errors.required(f'{path}.name'))
         if name not in volumes:
@@ -296,6 +312,7 @@ def _validate_mounts(
         taken.add(where)
         problems += validate_inner_path(mount.get('subPath'), f'{field}.subPath')
         problems += validate_inner_path(mount.get('subPathExpr'), f'{field}.subPathExpr')
+
     return problems
 
 
@@ -311,13 +328,15 @@ def validate_inner_path(path: str | None, field: str) -> entries.Problems:
 
 def validate_resources(resources: entries.Object, field: str) -> entries.Problems:
     """Check the requests and limits of resources."""
-    limits, requests = resources.get('limits') or {}, resources.get('requests') or {}
+    limits = resources.get('limits') or {}
+    requests = resources.get('requests') or {}
     problems = []
     for name, amount in limits.items():
         problems += _validate_amount(name, amount, f'{field}.limits[{name}]')
     for name, amount in requests.items():
         problems += _validate_amount(name, amount, f'{field}.requests[{name}]')
         problems += _compare_with_limit(name, amount, limits, field)
+
     return problems
 
 
@@ -330,6 +349,7 @@ def _validate_amount(name: str, amount: str, field: str) -> entries.Problems:
         problems.append(
             errors.invalid_value(field, name, 'must be a standard resource for containers')
         )
+
     value = quantities.parse_quantity(amount)
     if value < 0:
         problems.append(errors.invalid_value(field, amount, checks.NEGATIVE))
@@ -345,16 +365,20 @@ def _compare_with_limit(
     if name not in limits:
         text = 'Limit must be set for non overcommitable resources'
         return [errors.required(f'{field}.limits', text)] if is_exact else []
-    value, limit = quantities.parse_quantity(amount), quantities.parse_quantity(limits[name])
+
+    value = quantities.parse_quantity(amount)
+    limit = quantities.parse_quantity(limits[name])
     if is_exact and value != limit:
         return [
             errors.invalid_value(
                 f'{field}.requests', amount, f'must be equal to {name} limit of {limits[name]}'
             )
         ]
+
     if value > limit:
         text = f'must be less than or equal to {name} limit of {limits[name]}'
         return [errors.invalid_value(f'{field}.requests', amount, text)]
+
     return []
 
 
@@ -365,6 +389,7 @@ def _validate_security(context: entries.Object, field: str) -> entries.Problems:
             problems.append(
                 errors.invalid_value(f'{field}.{name}', context[name], naming.between(0, 2**31 - 1))
             )
+
     if context.get('allowPrivilegeEscalation') is False and context.get('privileged'):
         shown = {name: context.get(f'{name[:1].lower()}{name[1:]}') for name in _SECURITY_FIELDS}
         problems.append(
@@ -374,6 +399,7 @@ def _validate_security(context: entries.Object, field: str) -> entries.Problems:
                 'cannot set `allowPrivilegeEscalation` to false and `privileged` to true',
             )
         )
+
     return problems
 
 
@@ -383,15 +409,18 @@ def _validate_life(container: entries.Object, field: str) -> entries.Problems:
         handler = checks.dig(container, 'lifecycle', name)
         if handler is not None:
             problems += _validate_handler(handler, f'{field}.lifecycle.{name}')
+
     for name in _PROBES:
         if name in container:
             problems += _validate_probe(container[name], f'{field}.{name}')
+
     for name in ('livenessProbe', 'startupProbe'):
         threshold = checks.dig(container, name, 'successThreshold')
         if threshold is not None and threshold != 1:
             problems.append(
                 errors.invalid_value(f'{field}.{name}.successThreshold', threshold, 'must be 1')
             )
+
     return problems
 
 
@@ -404,6 +433,7 @@ def _validate_probe(probe: entries.Object, field: str) -> entries.Problems:
                 f'{field}.terminationGracePeriodSeconds', grace, 'must be greater than 0'
             )
         )
+
     return problems
 
 
@@ -411,13 +441,17 @@ def _validate_handler(handler: entries.Object, field: str) -> entries.Problems:
     names = [name for name in _HANDLERS if name in handler]
     if not names:
         return [errors.required(field, 'must specify a handler type')]
+
     [first, *others] = names
-    action, path = handler[first], f'{field}.{first}'
+    action = handler[first]
+    path = f'{field}.{first}'
     problems = []
+
     if first == 'exec' and not action.get('command'):
         problems.append(errors.required(f'{path}.command'))
     elif first != 'exec' and first != 'sleep':
         problems += checks.check_port(action.get('port') or 0, f'{path}.port')
+
     if first == 'httpGet':
         problems += checks.check_enum(action.get('scheme'), f'{path}.scheme', ('HTTP', 'HTTPS'))
     return problems + [

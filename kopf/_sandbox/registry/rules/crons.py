@@ -49,11 +49,13 @@ def check_schedule(schedule: str) -> None:
     if schedule.startswith('@'):
         _check_descriptor(schedule)
         return
+
     fields = schedule.split()
     if len(fields) != len(_FIELDS):
         raise ScheduleError(
             f'expected exactly {len(_FIELDS)} fields, found {len(fields)}: [{" ".join(fields)}]'
         )
+
     for field, bounds in zip(fields, _FIELDS, strict=True):
         for part in field.split(','):
             if part:
@@ -68,6 +70,7 @@ def is_time_zone(name: str) -> bool:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return False
+
     return True
 
 
@@ -94,14 +97,17 @@ def _check_range(text: str, bounds: _Bounds) -> range:
     span, *steps = text.split('/')
     low, *highs = span.split('-')
     if low in ('*', '?'):
-        start, end = bounds.low, bounds.high
+        start = bounds.low
+        end = bounds.high
     elif len(highs) > 1:
         raise ScheduleError(f'too many hyphens: {text}')
     else:
         start = _parse(low, bounds.names)
         end = _parse(highs[0], bounds.names) if highs else start
+
     if len(steps) > 1:
         raise ScheduleError(f'too many slashes: {text}')
+
     step = _parse(steps[0], {}) if steps else 1
     end = bounds.high if steps and not highs else end
     if start < bounds.low:

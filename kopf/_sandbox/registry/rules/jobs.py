@@ -78,7 +78,8 @@ def _default_job_template(spec: dict[str, Any]) -> None:
 
 def prepare_job(obj: dict[str, Any], site: entries.Site) -> None:
     """Make the job select only its own pods, unless its selector is manual. Modifies the job."""
-    meta, spec = obj['metadata'], obj['spec']
+    meta = obj['metadata']
+    spec = obj['spec']
     if not spec.get('manualSelector'):
         labels = dict.fromkeys(_UID_LABELS, meta['uid']) | dict.fromkeys(
             _NAME_LABELS, meta.get('name') or ''
@@ -99,10 +100,12 @@ def validate_job(obj: entries.Object) -> entries.Problems:
 
 
 def _validate_generated(obj: entries.Object) -> entries.Problems:
-    spec, meta = obj.get('spec') or {}, obj['metadata']
+    spec = obj.get('spec') or {}
+    meta = obj['metadata']
     selector = spec.get('selector')
     if spec.get('manualSelector') or selector is None or checks.check_selector(selector, ''):
         return []
+
     expected = dict.fromkeys(_UID_LABELS, meta.get('uid')) | dict.fromkeys(
         _NAME_LABELS, meta.get('name')
     )
@@ -118,6 +121,7 @@ def _validate_job_spec(spec: entries.Object, field: str, *, selected: bool) -> e
         problems.append(
             errors.required(f'{field}.backoffLimitPerIndex', 'when maxFailedIndexes is specified')
         )
+
     problems += checks.check_optional_enum(
         spec.get('completionMode'), f'{field}.completionMode', _MODES
     )
@@ -132,6 +136,7 @@ def _validate_job_spec(spec: entries.Object, field: str, *, selected: bool) -> e
             for name in ('backoffLimitPerIndex', 'maxFailedIndexes')
             if spec.get(name) is not None
         ]
+
     problems += checks.check_optional_enum(
         spec.get('podReplacementPolicy'),
         f'{field}.podReplacementPolicy',
@@ -139,6 +144,7 @@ def _validate_job_spec(spec: entries.Object, field: str, *, selected: bool) -> e
     )
     problems += pod_specs.validate_template(template, f'{field}.template')
     problems += _validate_policy(template, f'{field}.template.spec.restartPolicy')
+
     return problems + (_validate_selected(spec, template, field) if selected else [])
 
 
@@ -152,7 +158,8 @@ def _validate_policy(template: entries.Object, field: str) -> entries.Problems:
 def _validate_selected(
     spec: entries.Object, template: entries.Object, field: str
 ) -> entries.Problems:
-    selector, labels = spec.get('selector'), checks.dig(template, 'metadata', 'labels')
+    selector = spec.get('selector')
+    labels = checks.dig(template, 'metadata', 'labels')
     problems = checks.check_selector(selector, f'{field}.selector')
     if selector is None:
         problems.append(errors.required(f'{field}.selector'))
@@ -160,18 +167,24 @@ def _validate_selected(
         problems.append(
             errors.invalid_value(f'{field}.template.metadata.labels', labels, checks.MISMATCH)
         )
+
     return problems
 
 
 def validate_job_update(new: entries.Object, old: entries.Object) -> entries.Problems:
     """Return the forbidden changes, and again the problems of the new spec, as the API does."""
-    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    spec = new.get('spec') or {}
+    known = old.get('spec') or {}
     problems = _validate_job_spec(spec, 'spec', selected=True)
     problems += _validate_completions(spec, known)
     problems += checks.check_immutable(spec.get('selector'), known.get('selector'), 'spec.selector')
-    template, before = spec.get('template') or {}, known.get('template') or {}
+    template = spec.get('template') or {}
+    before = known.get('template') or {}
+
     if known.get('suspend') and 'startTime' not in (old.get('status') or {}):
-        template, before = _mask_scheduling(template), _mask_scheduling(before)
+        template = _mask_scheduling(template)
+        before = _mask_scheduling(before)
+
     problems += checks.check_immutable(template, before, 'spec.template')
     for name in _IMMUTABLE:
         problems += checks.check_immutable(spec.get(name), known.get(name), f'spec.{name}')
@@ -179,7 +192,8 @@ def validate_job_update(new: entries.Object, old: entries.Object) -> entries.Pro
 
 
 def _validate_completions(spec: entries.Object, known: entries.Object) -> entries.Problems:
-    completions, field = spec.get('completions'), 'spec.completions'
+    completions = spec.get('completions')
+    field = 'spec.completions'
     if spec.get('completionMode') != 'Indexed':
         return checks.check_immutable(completions, known.get('completions'), field)
     if completions in (None, known.get('completions'), spec.get('parallelism')):
@@ -219,21 +233,25 @@ def validate_cron_job(obj: entries.Object) -> entries.Problems:
         *checks.check_counts(spec, 'spec', 'successfulJobsHistoryLimit', 'failedJobsHistoryLimit'),
     ]
     name = obj['metadata'].get('name') or ''
+
     if len(name) > _NAME_LIMIT:
         problems.append(
             errors.invalid_value('metadata.name', name, 'must be no more than 52 characters')
         )
+
     return problems
 
 
 def _validate_schedule(schedule: str | None) -> entries.Problems:
     if not schedule:
         return [errors.required('spec.schedule')]
+
     problems = []
     try:
         crons.check_schedule(schedule)
     except crons.ScheduleError as e:
         problems.append(errors.invalid_value('spec.schedule', schedule, str(e)))
+
     if 'TZ' in schedule:
         problems.append(
             errors.invalid_value(
@@ -242,6 +260,7 @@ def _validate_schedule(schedule: str | None) -> entries.Problems:
                 'cannot use TZ or CRON_TZ in schedule, use timeZone field instead',
             )
         )
+
     return problems
 
 
@@ -251,11 +270,13 @@ def _validate_zone(zone: str | None) -> entries.Problems:
         return []
     if not zone:
         return [errors.invalid_value(field, zone, 'timeZone must be nil or non-empty string')]
+
     if zone.lower() == 'local':
         text = (
             'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'
         )
         return [errors.invalid_value(field, zone, text)]
+
     return (
         []
         if crons.is_time_zone(zone)

@@ -46,14 +46,17 @@ def default_slice(obj: dict[str, Any]) -> None:
 
 def validate_ingress(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    rules, backend = spec.get('rules') or (), spec.get('defaultBackend')
+    rules = spec.get('rules') or ()
+    backend = spec.get('defaultBackend')
     problems = []
+
     if not rules and backend is None:
         problems.append(
             errors.invalid_value(
                 'spec', None, 'either `defaultBackend` or `rules` must be specified'
             )
         )
+
     if backend is not None:
         problems += _validate_backend(backend, 'spec.defaultBackend')
     for index, rule in enumerate(rules):
@@ -65,6 +68,7 @@ def validate_ingress(obj: entries.Object) -> entries.Problems:
         problems += checks.check_name(
             tls.get('secretName'), f'{field}.secretName', naming.check_subdomain
         )
+
     return problems + checks.check_name(
         spec.get('ingressClassName'), 'spec.ingressClassName', naming.check_subdomain
     )
@@ -77,12 +81,15 @@ def _validate_host(host: str, field: str) -> entries.Problems:
 
 
 def _validate_rule(rule: entries.Object, field: str) -> entries.Problems:
-    host, http = rule.get('host') or '', rule.get('http')
+    host = rule.get('host') or ''
+    http = rule.get('http')
     problems = []
+
     if services.is_address(host):
         problems.append(
             errors.invalid_value(f'{field}.host', host, 'must be a DNS name, not an IP address')
         )
+
     problems += _validate_host(host, f'{field}.host')
     if http is not None and not http.get('paths'):
         problems.append(errors.required(f'{field}.http.paths'))
@@ -92,9 +99,11 @@ def _validate_rule(rule: entries.Object, field: str) -> entries.Problems:
 
 
 def _validate_path(path: entries.Object, field: str) -> entries.Problems:
-    kind, text = path.get('pathType'), path.get('path') or ''
+    kind = path.get('pathType')
+    text = path.get('path') or ''
     if kind is None:
         return [errors.required(f'{field}.pathType', 'pathType must be specified')]
+
     problems = checks.check_optional_enum(kind, f'{field}.pathType', _PATH_TYPES)
     is_strict = kind in ('Exact', 'Prefix')
     if not problems and not text.startswith('/') and (text or is_strict):
@@ -110,17 +119,20 @@ def _validate_path(path: entries.Object, field: str) -> entries.Problems:
             for part in _BAD_ENDINGS
             if text.endswith(part)
         ]
+
     return problems + _validate_backend(path.get('backend') or {}, f'{field}.backend')
 
 
 def _validate_backend(backend: entries.Object, field: str) -> entries.Problems:
-    resource, service = backend.get('resource'), backend.get('service')
+    resource = backend.get('resource')
+    service = backend.get('service')
     if resource is not None and service is not None:
         return [errors.invalid_value(field, '', 'cannot set both resource and service backends')]
     if resource is not None:
         return _validate_reference(resource, f'{field}.resource')
     if service is None:
         return [errors.invalid_value(field, '', 'resource or service backend is required')]
+
     problems = checks.check_required_name(
         service.get('name'), f'{field}.service.name', naming.check_old_label
     )
@@ -133,6 +145,7 @@ def _validate_backend(backend: entries.Object, field: str) -> entries.Problems:
         problems += checks.check_port(port['number'], f'{field}.service.port.number')
     else:
         problems.append(errors.required(field, 'port name or number is required'))
+
     return problems
 
 
@@ -147,9 +160,11 @@ def _validate_reference(ref: entries.Object, field: str) -> entries.Problems:
 
 def validate_ingress_class(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    controller, field = spec.get('controller') or '', 'spec.controller'
+    controller = spec.get('controller') or ''
+    field = 'spec.controller'
     problems = [errors.too_long(field, 250)] if len(controller) > 250 else []
     host, _, path = controller.partition('/')
+
     if not controller:
         problems.append(errors.required(field))
     elif not host or not path:
@@ -160,6 +175,7 @@ def validate_ingress_class(obj: entries.Object) -> entries.Problems:
         )
     else:
         problems += checks.check_name(host, field, naming.check_subdomain)
+
     parameters = spec.get('parameters')
     return problems + (
         _validate_reference(parameters, 'spec.parameters') if parameters is not None else []
@@ -184,6 +200,7 @@ def validate_policy(obj: entries.Object) -> entries.Problems:
                 problems += _validate_policy_port(port, f'{field}.ports[{number}]')
             for number, peer in enumerate(rule.get(side) or ()):
                 problems += _validate_peer(peer, f'{field}.{side}[{number}]')
+
     return problems + [
         errors.not_supported(f'spec.policyTypes[{index}]', name, ('Ingress', 'Egress'))
         for index, name in enumerate(spec.get('policyTypes') or ())
@@ -200,11 +217,13 @@ def _validate_policy_port(port: entries.Object, field: str) -> entries.Problems:
     problems = checks.check_optional_enum(
         port.get('protocol'), f'{field}.protocol', ('TCP', 'UDP', 'SCTP')
     )
-    start, end = port.get('port'), port.get('endPort')
+    start = port.get('port')
+    end = port.get('endPort')
     if start is not None:
         problems += checks.check_port(start, f'{field}.port')
     if end is None:
         return problems
+
     if not isinstance(start, int):
         what = 'not specified' if start is None else 'non-numeric'
         problems.append(
@@ -218,12 +237,14 @@ def _validate_policy_port(port: entries.Object, field: str) -> entries.Problems:
                 f'{field}.endPort', start, 'must be greater than or equal to `port`'
             )
         )
+
     return problems
 
 
 def _validate_peer(peer: entries.Object, field: str) -> entries.Problems:
     if not peer:
         return [errors.required(field, 'must specify a peer')]
+
     problems = []
     for name in ('podSelector', 'namespaceSelector'):
         problems += checks.check_selector(peer.get(name), f'{field}.{name}')
@@ -233,6 +254,7 @@ def _validate_peer(peer: entries.Object, field: str) -> entries.Problems:
             problems.append(
                 errors.forbidden_field(field, 'may not specify both ipBlock and another peer')
             )
+
     return problems
 
 
@@ -244,6 +266,7 @@ def _validate_block(block: entries.Object, field: str) -> entries.Problems:
         (f'{field}.except[{index}]', text) for index, text in enumerate(block.get('except') or ())
     ]
     hint = 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)'
+
     return [errors.invalid_value(path, text, hint) for path, text in blocks if not _is_block(text)]
 
 
@@ -259,20 +282,24 @@ def validate_slice(obj: entries.Object) -> entries.Problems:
     kind = obj.get('addressType')
     problems = checks.check_enum(kind, 'addressType', _ADDRESS_TYPES)
     names = set()
+
     for index, port in enumerate(obj.get('ports') or ()):
-        name, field = port.get('name') or '', f'ports[{index}]'
+        name = port.get('name') or ''
+        field = f'ports[{index}]'
         problems += checks.check_name(name, f'{field}.name', naming.check_label)
         problems += [errors.duplicate(f'{field}.name', name)] if name in names else []
         names.add(name)
         problems += checks.check_enum(
             port.get('protocol'), f'{field}.protocol', containers.PROTOCOLS
         )
+
     return problems + _validate_endpoints(obj.get('endpoints') or (), kind or '')
 
 
 def _validate_endpoints(endpoints: Sequence[entries.Object], kind: str) -> entries.Problems:
     if len(endpoints) > _ENDPOINTS_LIMIT:
         return [errors.too_many('endpoints', len(endpoints), _ENDPOINTS_LIMIT)]
+
     problems = []
     for index, endpoint in enumerate(endpoints):
         field = f'endpoints[{index}].addresses'
@@ -291,6 +318,7 @@ def _validate_endpoints(endpoints: Sequence[entries.Object], kind: str) -> entri
                 problems.append(errors.invalid_value(field, address, 'must be an IPv4 address'))
             elif kind == 'IPv6' and ':' not in address:
                 problems.append(errors.invalid_value(field, address, 'must be an IPv6 address'))
+
     return problems
 
 
@@ -309,10 +337,12 @@ def check_canonical_address(text: str) -> list[str]:
     """Return what is wrong with an address as the name of an object."""
     if re.search(r'(^|[.:])0+[0-9]', text) and re.fullmatch(r'[0-9.]+', text):
         return ['must not have leading 0s']
+
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return ['must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']
+
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return ['must not be an IPv4-mapped IPv6 address']
     return [] if str(address) == text else [f'must be in canonical form ("{address}")']

@@ -50,18 +50,21 @@ def _validate_rule(rule: entries.Object, field: str, *, namespaced: bool) -> ent
                 )
             )
         return problems
+
     if not rule.get('apiGroups'):
         problems.append(
             errors.required(
                 f'{field}.apiGroups', 'resource rules must supply at least one api group'
             )
         )
+
     if not rule.get('resources'):
         problems.append(
             errors.required(
                 f'{field}.resources', 'resource rules must supply at least one resource'
             )
         )
+
     return problems
 
 
@@ -73,13 +76,13 @@ def validate_cluster_role(obj: entries.Object) -> entries.Problems:
     problems = _validate_rules(obj.get('rules') or (), namespaced=False)
     if 'aggregationRule' not in obj:
         return problems
-    selectors, field = (
-        obj['aggregationRule'].get('clusterRoleSelectors') or (),
-        'aggregationRule.clusterRoleSelectors',
-    )
+
+    selectors = obj['aggregationRule'].get('clusterRoleSelectors') or ()
+    field = 'aggregationRule.clusterRoleSelectors'
     if not selectors:
         text = 'at least one clusterRoleSelector required if aggregationRule is non-nil'
         problems.append(errors.required(field, text))
+
     for index, selector in enumerate(selectors):
         problems += checks.check_selector(selector, f'{field}[{index}]')
     return problems
@@ -103,16 +106,15 @@ def _make_validator(
 
 
 def _validate_subject(subject: entries.Object, field: str, *, namespaced: bool) -> entries.Problems:
-    kind, name, group = (
-        subject.get('kind') or '',
-        subject.get('name'),
-        subject.get('apiGroup') or '',
-    )
+    kind = subject.get('kind') or ''
+    name = subject.get('name')
+    group = subject.get('apiGroup') or ''
     problems = [] if name else [errors.required(f'{field}.name')]
     if kind not in _SUBJECT_KINDS:
         return [*problems, errors.not_supported(f'{field}.kind', kind, _SUBJECT_KINDS)]
     if kind != 'ServiceAccount':
         return problems + checks.check_optional_enum(group, f'{field}.apiGroup', (GROUP,))
+
     problems += checks.check_name(name, f'{field}.name', naming.check_subdomain)
     problems += checks.check_optional_enum(group, f'{field}.apiGroup', ('',))
     if not namespaced and not subject.get('namespace'):

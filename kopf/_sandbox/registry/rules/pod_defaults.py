@@ -75,6 +75,7 @@ def default_pod(pod: dict[str, Any]) -> None:
     spec = pod.setdefault('spec', {})
     default_spec(spec)
     fill(spec, {'enableServiceLinks': True})
+
     for container in (*(spec.get('containers') or ()), *(spec.get('initContainers') or ())):
         limits = checks.dig(container, 'resources', 'limits')
         if limits:
@@ -99,11 +100,13 @@ def _default_volume(volume: dict[str, Any]) -> None:
     for name, defaults in _VOLUME_DEFAULTS.items():
         if name in volume:
             fill(volume[name], defaults)
+
     if 'image' in volume:
         fill(
             volume['image'],
             {'pullPolicy': default_pull_policy(volume['image'].get('reference') or '')},
         )
+
     claim = checks.dig(volume, 'ephemeral', 'volumeClaimTemplate', 'spec')
     if claim is not None:
         fill(claim, {'volumeMode': 'Filesystem'})
@@ -131,10 +134,12 @@ def _default_container(container: dict[str, Any]) -> None:
         field = checks.dig(variable, 'valueFrom', 'fieldRef')
         if field is not None:
             fill(field, {'apiVersion': 'v1'})
+
     for name in _PROBES:
         if name in container:
             fill(container[name], _PROBE_DEFAULTS)
             _default_handler(container[name])
+
     for handler in (container.get('lifecycle') or {}).values():
         if isinstance(handler, dict):
             _default_handler(handler)

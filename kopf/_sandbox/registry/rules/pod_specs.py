@@ -34,12 +34,14 @@ _REQUIRED_IN_VOLUMES: Final = {
 
 def validate_template(template: entries.Object, field: str) -> entries.Problems:
     """Return the problems of a pod template."""
-    meta, spec = template.get('metadata') or {}, template.get('spec') or {}
+    meta = template.get('metadata') or {}
+    spec = template.get('spec') or {}
     problems = [
         *metadata.validate_labels(meta.get('labels') or {}, f'{field}.labels'),
         *metadata.validate_annotations(meta.get('annotations') or {}, f'{field}.annotations'),
         *validate_spec(spec, f'{field}.spec'),
     ]
+
     if spec.get('ephemeralContainers'):
         problems.append(
             errors.forbidden_field(
@@ -47,6 +49,7 @@ def validate_template(template: entries.Object, field: str) -> entries.Problems:
                 'ephemeral containers not allowed in pod template',
             )
         )
+
     return problems
 
 
@@ -55,6 +58,7 @@ def validate_spec(spec: entries.Object, field: str) -> entries.Problems:
     volumes = spec.get('volumes') or ()
     names = {volume.get('name') for volume in volumes}
     main = spec.get('containers') or ()
+
     return [
         *_validate_volumes(volumes, f'{field}.volumes'),
         *containers.validate_containers(main, names, f'{field}.containers'),
@@ -92,9 +96,11 @@ def validate_spec(spec: entries.Object, field: str) -> entries.Problems:
 
 
 def _validate_volumes(volumes: Sequence[entries.Object], field: str) -> entries.Problems:
-    problems, names = [], set()
+    problems = []
+    names = set()
     for index, volume in enumerate(volumes):
-        path, name = f'{field}[{index}]', volume.get('name') or ''
+        path = f'{field}[{index}]'
+        name = volume.get('name') or ''
         problems += _validate_source(volume, path)
         if not name:
             problems.append(errors.required(f'{path}.name'))
@@ -103,6 +109,7 @@ def _validate_volumes(volumes: Sequence[entries.Object], field: str) -> entries.
         elif name in names:
             problems.append(errors.duplicate(f'{path}.name', name))
         names.add(name)
+
     return problems
 
 
@@ -110,14 +117,18 @@ def _validate_source(volume: entries.Object, field: str) -> entries.Problems:
     kinds = [kind for kind, source in volume.items() if kind != 'name' and isinstance(source, dict)]
     if not kinds:
         return [errors.required(field, 'must specify a volume type')]
+
     [first, *others] = kinds
-    source, path = volume[first], f'{field}.{first}'
+    source = volume[first]
+    path = f'{field}.{first}'
     required = _REQUIRED_IN_VOLUMES.get(first)
     problems = []
+
     if required is not None and not source.get(required):
         problems.append(errors.required(f'{path}.{required}'))
     elif first == 'hostPath':
         problems += _validate_host_path(source, path)
+
     mode = source.get('defaultMode')
     if mode is not None and not 0 <= mode <= 0o777:
         problems.append(errors.invalid_value(f'{path}.defaultMode', mode, _MODE_HINT))
@@ -149,6 +160,7 @@ def _validate_items(items: Sequence[entries.Object], field: str) -> entries.Prob
         problems += containers.validate_inner_path(item.get('path'), f'{path}.path')
         if not 0 <= (item.get('mode') or 0) <= 0o777:
             problems.append(errors.invalid_value(f'{path}.mode', item['mode'], _MODE_HINT))
+
     return problems
 
 
@@ -178,7 +190,8 @@ def _validate_security(context: entries.Object, field: str) -> entries.Problems:
 def _validate_spreading(constraints: Sequence[entries.Object], field: str) -> entries.Problems:
     problems = []
     for index, constraint in enumerate(constraints):
-        path, skew = f'{field}[{index}]', constraint.get('maxSkew') or 0
+        path = f'{field}[{index}]'
+        skew = constraint.get('maxSkew') or 0
         if skew <= 0:
             problems.append(
                 errors.invalid_value(f'{path}.maxSkew', skew, 'must be greater than zero')
@@ -191,6 +204,7 @@ def _validate_spreading(constraints: Sequence[entries.Object], field: str) -> en
             ('DoNotSchedule', 'ScheduleAnyway'),
         )
         problems += checks.check_selector(constraint.get('labelSelector'), f'{path}.labelSelector')
+
     return problems
 
 
@@ -214,15 +228,23 @@ def _validate_tolerations(tolerations: Sequence[entries.Object], field: str) -> 
 
 
 def _validate_toleration(toleration: entries.Object, field: str) -> entries.Problems:
-    key, operator = toleration.get('key') or '', toleration.get('operator') or ''
-    value, effect = toleration.get('value') or '', toleration.get('effect') or ''
+    key = toleration.get('key') or ''
+    operator = toleration.get('operator') or ''
+    value = toleration.get('value') or ''
+    effect = toleration.get('effect') or ''
     problems = checks.check_name(key, f'{field}.key', naming.check_key)
+
     if not key and operator != 'Exists':
-        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        text = (
+            'operator must be Exists when `key` is empty, which means "match all values '
+            'and all keys"'
+        )
         problems.append(errors.invalid_value(f'{field}.operator', operator, text))
+
     if toleration.get('tolerationSeconds') is not None and effect != 'NoExecute':
         text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         problems.append(errors.invalid_value(f'{field}.effect', effect, text))
+
     problems += _validate_operator(operator, value, f'{field}.operator')
     if effect:
         problems += checks.check_enum(effect, f'{field}.effect', _EFFECTS)
@@ -234,9 +256,12 @@ def _validate_operator(operator: str, value: str, field: str) -> entries.Problem
     if operator in ('Equal', ''):
         texts = naming.check_label_value(value)
         return [errors.invalid_value(field, value, ';'.join(texts))] if texts else []
+
     if operator != 'Exists':
         return [errors.not_supported(field, operator, ('Equal', 'Exists'))]
+
     if value:
         text = "value must be empty when `operator` is 'Exists'"
         return [errors.invalid_value(field, value, text)]
+
     return []

@@ -77,20 +77,24 @@ def add_tolerations(spec: dict[str, Any]) -> None:
                     'tolerationSeconds': _GRACE,
                 },
             ]
+
     spec['tolerations'] = known
 
 
 def _set_priority(pod: dict[str, Any], priorities: Mapping[str, entries.Object]) -> None:
-    spec, title = pod['spec'], pod['metadata'].get('name') or ''
+    spec = pod['spec']
+    title = pod['metadata'].get('name') or ''
     name = spec.get('priorityClassName') or ''
     chosen = priorities.get(name) or (
         {'value': _SYSTEM_PRIORITIES[name]} if name in _SYSTEM_PRIORITIES else None
     )
     if chosen is None and name:
         raise errors.forbidden('', 'pods', title, f'no PriorityClass with name {name} was found')
+
     if chosen is None:
         chosen = next((item for item in priorities.values() if item.get('globalDefault')), {})
         spec.update({'priorityClassName': chosen['metadata']['name']} if chosen else {})
+
     priority = chosen.get('value') or 0
     if spec.get('priority', priority) != priority:
         raise errors.forbidden(
@@ -101,6 +105,7 @@ def _set_priority(pod: dict[str, Any], priorities: Mapping[str, entries.Object])
             'provided in pod spec; priority admission controller computed '
             f'{priority} from the given PriorityClass name',
         )
+
     spec['priority'] = priority
     pod_defaults.fill(
         spec, {'preemptionPolicy': chosen.get('preemptionPolicy') or 'PreemptLowerPriority'}
@@ -109,16 +114,18 @@ def _set_priority(pod: dict[str, Any], priorities: Mapping[str, entries.Object])
 
 def find_qos_class(spec: entries.Object) -> str:
     """Return the quality-of-service class of a pod."""
-    requests, limits, is_guaranteed = set[str](), set[str](), True
+    requests = set[str]()
+    limits = set[str]()
+    is_guaranteed = True
+
     for container in (*(spec.get('containers') or ()), *(spec.get('initContainers') or ())):
         resources = container.get('resources') or {}
-        asked, limited = (
-            _pick_amounts(resources.get('requests')),
-            _pick_amounts(resources.get('limits')),
-        )
+        asked = _pick_amounts(resources.get('requests'))
+        limited = _pick_amounts(resources.get('limits'))
         requests.update(asked)
         limits.update(limited)
         is_guaranteed = is_guaranteed and len(limited) == len(_QOS_RESOURCES) and asked == limited
+
     if not requests and not limits:
         return 'BestEffort'
     return 'Guaranteed' if is_guaranteed else 'Burstable'
@@ -142,6 +149,7 @@ def validate_pod(pod: entries.Object) -> entries.Problems:
             for index, container in enumerate(spec.get(group) or ())
             if (image := container.get('image') or '') != image.strip()
         ]
+
     return problems
 
 
@@ -151,18 +159,21 @@ def validate_new_pod(pod: entries.Object) -> entries.Problems:
         problems.append(
             errors.forbidden_field('spec.ephemeralContainers', 'cannot be set on create')
         )
+
     if checks.dig(pod, 'spec', 'schedulingGates') and checks.dig(pod, 'spec', 'nodeName'):
         problems.append(
             errors.forbidden_field(
                 'spec.nodeName', 'cannot be set until all schedulingGates have been cleared'
             )
         )
+
     return problems
 
 
 def validate_pod_update(new: entries.Object, old: entries.Object) -> entries.Problems:
     """Return the forbidden changes: only images, deadlines and tolerations may be changed."""
-    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    spec = new.get('spec') or {}
+    known = old.get('spec') or {}
     for group in ('containers', 'initContainers'):
         if len(spec.get(group) or ()) != len(known.get(group) or ()):
             return [
@@ -170,6 +181,7 @@ def validate_pod_update(new: entries.Object, old: entries.Object) -> entries.Pro
                     f'spec.{group}', 'pod updates may not add or remove containers'
                 )
             ]
+
     problems = _validate_deadline(
         spec.get('activeDeadlineSeconds'), known.get('activeDeadlineSeconds')
     )
@@ -181,6 +193,7 @@ def validate_pod_update(new: entries.Object, old: entries.Object) -> entries.Pro
                 'spec', f'pod updates may not change fields other than {listed}\n'
             )
         )
+
     return problems
 
 
@@ -189,6 +202,7 @@ def _validate_deadline(new: int | None, old: int | None) -> entries.Problems:
     if new is None:
         text = 'must not update from a positive integer to nil value'
         return [] if old is None else [errors.invalid_value(field, None, text)]
+
     if not 0 <= new < 2**31:
         return [errors.invalid_value(field, new, naming.between(0, 2**31 - 1))]
     if old is not None and old < new:
@@ -219,6 +233,7 @@ def _mask(spec: entries.Object) -> dict[str, Any]:
     for group in ('containers', 'initContainers'):
         if group in rest:
             rest[group] = [{**container, 'image': ''} for container in rest[group]]
+
     return rest
 
 

@@ -32,6 +32,7 @@ def default_autoscaler(obj: dict[str, Any]) -> None:
     if not spec.get('metrics'):
         target = {'type': 'Utilization', 'averageUtilization': 80}
         spec['metrics'] = [{'type': 'Resource', 'resource': {'name': 'cpu', 'target': target}}]
+
     if 'behavior' in spec:
         rising, falling = (
             spec['behavior'].setdefault(name, {}) for name in ('scaleUp', 'scaleDown')
@@ -46,17 +47,21 @@ def default_autoscaler(obj: dict[str, Any]) -> None:
 
 def validate_autoscaler(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    low, high = spec.get('minReplicas'), spec.get('maxReplicas') or 0
+    low = spec.get('minReplicas')
+    high = spec.get('maxReplicas') or 0
     problems = []
+
     if low is not None and low < 1:
         problems.append(
             errors.invalid_value('spec.minReplicas', low, 'must be greater than or equal to 1')
         )
+
     if high < 1:
         problems.append(errors.invalid_value('spec.maxReplicas', high, 'must be greater than 0'))
     if low is not None and high < low:
         text = 'must be greater than or equal to `minReplicas`'
         problems.append(errors.invalid_value('spec.maxReplicas', high, text))
+
     problems += _validate_target_ref(spec.get('scaleTargetRef') or {}, 'spec.scaleTargetRef')
     problems += _validate_metrics(spec.get('metrics') or ())
     if low == 0 and not any(
@@ -65,9 +70,11 @@ def validate_autoscaler(obj: entries.Object) -> entries.Problems:
         problems.append(
             errors.forbidden_field(
                 'spec.metrics',
-                'must specify at least one Object or External metric to support scaling to zero replicas',
+                'must specify at least one Object or External metric to support scaling to zero '
+                'replicas',
             )
         )
+
     return problems
 
 
@@ -77,6 +84,7 @@ def _validate_target_ref(ref: entries.Object, field: str) -> entries.Problems:
         problems += checks.check_required_name(
             ref.get(name), f'{field}.{name}', naming.check_path_segment
         )
+
     version = ref.get('apiVersion') or ''
     if version.count('/') > 1:
         problems.append(
@@ -92,13 +100,15 @@ def _validate_target_ref(ref: entries.Object, field: str) -> entries.Problems:
                 f'{field}.apiVersion', version, 'apiVersion must specify API group'
             )
         )
+
     return problems
 
 
 def _validate_metrics(metrics: Sequence[entries.Object]) -> entries.Problems:
     problems = []
     for index, metric in enumerate(metrics):
-        field, kind = f'spec.metrics[{index}]', metric.get('type') or ''
+        field = f'spec.metrics[{index}]'
+        kind = metric.get('type') or ''
         if not kind:
             problems.append(errors.required(f'{field}.type', 'must specify a metric source type'))
         if kind not in _SOURCES:
@@ -108,6 +118,7 @@ def _validate_metrics(metrics: Sequence[entries.Object]) -> entries.Problems:
             problems.append(errors.required(f'{field}.{_SOURCES[kind]}', text))
         elif kind == 'Resource':
             problems += _validate_resource_metric(metric['resource'], f'{field}.resource')
+
     return problems
 
 
@@ -120,9 +131,11 @@ def _validate_resource_metric(source: entries.Object, field: str) -> entries.Pro
     if not kind:
         text = 'must specify a metric target type'
         problems.append(errors.required(f'{field}.target.type', text))
+
     if kind not in _TARGET_TYPES:
         text = 'must be either Utilization, Value, or AverageValue'
         problems.append(errors.invalid_value(f'{field}.target.type', kind, text))
+
     return [
         *problems,
         *_validate_target_amounts(target, f'{field}.target'),
@@ -131,13 +144,15 @@ def _validate_resource_metric(source: entries.Object, field: str) -> entries.Pro
 
 
 def _validate_target_amounts(target: entries.Object, field: str) -> entries.Problems:
-    share, amount = target.get('averageUtilization'), target.get('averageValue')
+    share = target.get('averageUtilization')
+    amount = target.get('averageValue')
     problems = []
     if amount is not None and quantities.parse_quantity(amount) <= 0:
         problems.append(errors.invalid_value(f'{field}.averageValue', amount, 'must be positive'))
     if share is not None and share < 1:
         text = 'must be greater than 0'
         problems.append(errors.invalid_value(f'{field}.averageUtilization', share, text))
+
     return problems
 
 
@@ -148,9 +163,11 @@ def _validate_target_choice(target: entries.Object, field: str) -> entries.Probl
     if has_share and has_amount:
         text = 'may not set both a target raw value and a target utilization'
         return [errors.forbidden_field(f'{field}.averageValue', text)]
+
     if not has_share and not has_amount:
         text = 'must set either a target raw value or a target utilization'
         return [errors.required(f'{field}.averageUtilization', text)]
+
     return []
 
 
@@ -169,9 +186,11 @@ def validate_budget(obj: entries.Object) -> entries.Problems:
                 'spec', shown, 'minAvailable and maxUnavailable cannot be both set'
             )
         )
+
     for name in ('minAvailable', 'maxUnavailable'):
         problems += checks.check_count_or_percent(spec.get(name), f'spec.{name}')
         problems += checks.check_whole_at_most(spec.get(name), f'spec.{name}')
+
     problems += checks.check_selector(spec.get('selector'), 'spec.selector')
     return problems + checks.check_optional_enum(
         spec.get('unhealthyPodEvictionPolicy'),
@@ -185,8 +204,10 @@ def default_priority(obj: dict[str, Any]) -> None:
 
 
 def validate_priority(obj: entries.Object) -> entries.Problems:
-    name, value = obj['metadata'].get('name') or '', obj.get('value') or 0
+    name = obj['metadata'].get('name') or ''
+    value = obj.get('value') or 0
     problems = []
+
     if name.startswith(_SYSTEM_PREFIX) and name not in _SYSTEM_CLASSES:
         problems.append(
             errors.forbidden_field(
@@ -201,6 +222,7 @@ def validate_priority(obj: entries.Object) -> entries.Problems:
                 'value', f'maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}'
             )
         )
+
     return problems + checks.check_optional_enum(
         obj.get('preemptionPolicy'), 'preemptionPolicy', ('PreemptLowerPriority', 'Never')
     )

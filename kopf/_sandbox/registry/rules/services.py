@@ -25,9 +25,11 @@ def default_service(obj: dict[str, Any]) -> None:
         spec.pop('sessionAffinityConfig', None)
     elif checks.dig(spec, 'sessionAffinityConfig', 'clientIP', 'timeoutSeconds') is None:
         spec['sessionAffinityConfig'] = {'clientIP': {'timeoutSeconds': _AFFINITY_SECONDS}}
+
     for port in spec.get('ports') or ():
         pod_defaults.fill(port, {'protocol': 'TCP'})
         port['targetPort'] = port.get('targetPort') or port.get('port') or 0
+
     if _is_external(spec):
         pod_defaults.fill(spec, {'externalTrafficPolicy': 'Cluster'})
     if spec['type'] != 'ExternalName':
@@ -50,7 +52,8 @@ def prepare_service(obj: dict[str, Any], site: entries.Site) -> None:
 
 def prepare_service_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
     """Keep the needed addresses and ports, allocate the missing ones. Modifies the new object."""
-    spec, known = new['spec'], old.get('spec') or {}
+    spec = new['spec']
+    known = old.get('spec') or {}
     if spec['type'] == 'ExternalName':
         if known.get('type') != 'ExternalName' and spec.get('clusterIP') == known.get('clusterIP'):
             for name in (
@@ -63,12 +66,14 @@ def prepare_service_update(new: dict[str, Any], old: entries.Object, site: entri
                 spec.pop(name, None)
         _drop_ports(spec, known)
         return
+
     if not spec.get('clusterIP'):
         spec.update({name: known[name] for name in ('clusterIP', 'clusterIPs') if name in known})
     elif spec.get('clusterIP') != known.get('clusterIP') and spec.get('clusterIPs') == known.get(
         'clusterIPs'
     ):
         spec['clusterIPs'] = [spec['clusterIP']] if spec.get('clusterIP') else []
+
     pod_defaults.fill(
         spec, {name: known[name] for name in ('ipFamilies', 'ipFamilyPolicy') if name in known}
     )
@@ -80,6 +85,7 @@ def _keep_ports(spec: dict[str, Any], known: entries.Object) -> None:
     if spec['type'] not in _EXTERNAL:
         _drop_ports(spec, known)
         return
+
     taken = {
         (before.get('protocol'), before.get('port')): before['nodePort']
         for before in known.get('ports') or ()
@@ -96,6 +102,7 @@ def _drop_ports(spec: dict[str, Any], known: entries.Object) -> None:
     for port in spec.get('ports') or ():
         if port.get('nodePort') in taken:
             port.pop('nodePort', None)
+
     for name in ('externalTrafficPolicy', 'healthCheckNodePort', 'allocateLoadBalancerNodePorts'):
         if spec.get(name) == known.get(name) and not spec.get('externalIPs'):
             spec.pop(name, None)
@@ -147,7 +154,8 @@ def _is_twin(other: entries.Object, port: entries.Object) -> bool:
 
 def validate_service(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    ports, kind = spec.get('ports') or (), spec.get('type')
+    ports = spec.get('ports') or ()
+    kind = spec.get('type')
     problems = _validate_type(spec)
     problems += _validate_ports(ports, 'spec.ports')
     problems += metadata.validate_labels(spec.get('selector') or {}, 'spec.selector')
@@ -165,12 +173,14 @@ def validate_service(obj: entries.Object) -> entries.Problems:
         for index, address in enumerate(spec.get('externalIPs') or ())
         if not is_address(address)
     ]
+
     return problems + _validate_addresses(spec)
 
 
 def _validate_type(spec: entries.Object) -> entries.Problems:
     """Check the fields that the type of a service requires or forbids."""
-    kind, is_headless = spec.get('type'), spec.get('clusterIP') == _HEADLESS
+    kind = spec.get('type')
+    is_headless = spec.get('clusterIP') == _HEADLESS
     needs_ports = kind != 'ExternalName' and not is_headless
     problems = []
     if needs_ports and not spec.get('ports'):
@@ -178,18 +188,21 @@ def _validate_type(spec: entries.Object) -> entries.Problems:
     if kind in _EXTERNAL and is_headless:
         text = f"may not be set to 'None' for {kind} services"
         problems.append(errors.invalid_value('spec.clusterIPs[0]', 'None', text))
+
     if kind == 'ExternalName':
         problems += _validate_external_name(spec)
     return problems
 
 
 def _validate_external_policy(spec: entries.Object) -> entries.Problems:
-    field, policy = 'spec.externalTrafficPolicy', spec.get('externalTrafficPolicy')
+    field = 'spec.externalTrafficPolicy'
+    policy = spec.get('externalTrafficPolicy')
     if _is_external(spec):
         return checks.check_enum(policy, field, _TRAFFIC_POLICIES)
     if policy:
         text = 'may only be set for externally-accessible services'
         return [errors.invalid_value(field, policy, text)]
+
     return []
 
 
@@ -199,6 +212,7 @@ def _validate_external_name(spec: entries.Object) -> entries.Problems:
         problems.append(
             errors.forbidden_field('spec.clusterIPs', 'may not be set for ExternalName services')
         )
+
     name = (spec.get('externalName') or '').removesuffix('.')
     if not name:
         return [*problems, errors.required('spec.externalName')]
@@ -206,9 +220,11 @@ def _validate_external_name(spec: entries.Object) -> entries.Problems:
 
 
 def _validate_ports(ports: Sequence[entries.Object], field: str) -> entries.Problems:
-    problems, names = [], set()
+    problems = []
+    names = set()
     for index, port in enumerate(ports):
-        path, name = f'{field}[{index}]', port.get('name')
+        path = f'{field}[{index}]'
+        name = port.get('name')
         if name:
             problems += checks.check_name(name, f'{path}.name', naming.check_label)
             problems += [errors.duplicate(f'{path}.name', name)] if name in names else []
@@ -226,13 +242,18 @@ def _validate_ports(ports: Sequence[entries.Object], field: str) -> entries.Prob
         problems += checks.check_name(
             port.get('appProtocol'), f'{path}.appProtocol', naming.check_key
         )
+
     return problems
 
 
 def _validate_port_use(ports: Sequence[entries.Object], spec: entries.Object) -> entries.Problems:
-    problems, taken, used = [], set(), set()
+    problems = []
+    taken = set()
+    used = set()
+
     for index, port in enumerate(ports):
-        node, protocol = port.get('nodePort'), port.get('protocol')
+        node = port.get('nodePort')
+        protocol = port.get('protocol')
         if node and spec.get('type') not in _EXTERNAL:
             problems.append(
                 errors.forbidden_field(
@@ -254,19 +275,24 @@ def _validate_port_use(ports: Sequence[entries.Object], spec: entries.Object) ->
             }
             problems.append(checks.duplicate_struct(f'spec.ports[{index}]', shown))
         used.add((protocol, port.get('port')))
+
     return problems
 
 
 def _validate_addresses(spec: entries.Object) -> entries.Problems:
     if spec.get('type') == 'ExternalName':
         return []
-    address, addresses = spec.get('clusterIP') or '', spec.get('clusterIPs') or []
+
+    address = spec.get('clusterIP') or ''
+    addresses = spec.get('clusterIPs') or []
     problems = []
     is_mismatch = bool(addresses) and addresses[0] != address
+
     if address and is_mismatch:
         problems.append(
             errors.invalid_value('spec.clusterIPs', addresses, 'first value must match `clusterIP`')
         )
+
     for index in range(len(addresses)):
         problems += _validate_address(addresses, index)
     if address != _HEADLESS:
@@ -280,12 +306,14 @@ def _validate_address(addresses: Sequence[str], index: int) -> entries.Problems:
         return []
     if not is_address(address):
         return [errors.invalid_value(f'spec.clusterIPs[{index}]', address, _ADDRESS_HINT)]
+
     if ipaddress.ip_address(address) not in _NETWORK:
         text = (
             f'failed to allocate IP {address}: the provided network does not match the '
             f'current range'
         )
         return [errors.invalid_value('spec.clusterIPs', addresses, text)]
+
     return []
 
 
@@ -305,13 +333,17 @@ def is_address(text: str) -> bool:
 
 
 def validate_service_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    spec = new.get('spec') or {}
+    known = old.get('spec') or {}
     if 'ExternalName' in (spec.get('type'), known.get('type')):
         return []
-    before, after = known.get('clusterIPs') or [], spec.get('clusterIPs') or []
+
+    before = known.get('clusterIPs') or []
+    after = spec.get('clusterIPs') or []
     if before and (not after or after[0] != before[0]):
         text = 'may not change once set' if after else 'primary clusterIP can not be unset'
         return [errors.invalid_value('spec.clusterIPs[0]', after, text)]
+
     return []
 
 

@@ -67,7 +67,9 @@ def default_driver(obj: dict[str, Any]) -> None:
 def prepare_claim(obj: dict[str, Any], site: entries.Site) -> None:
     _protect(obj, _CLAIM_FINALIZER)
     spec = obj['spec']
-    source, ref = spec.get('dataSource'), spec.get('dataSourceRef')
+    source = spec.get('dataSource')
+    ref = spec.get('dataSourceRef')
+
     if source is not None and ref is None:
         spec['dataSourceRef'] = dict(source)
     elif ref is not None and source is None and not ref.get('namespace'):
@@ -103,6 +105,7 @@ def _validate_modes(modes: list[str], field: str) -> entries.Problems:
         problems.append(
             errors.forbidden_field(field, 'may not use ReadWriteOncePod with other access modes')
         )
+
     return problems
 
 
@@ -120,12 +123,14 @@ def validate_claim_spec(spec: entries.Object, field: str) -> entries.Problems:
     problems += checks.check_selector(spec.get('selector'), f'{field}.selector')
     problems += _validate_modes(modes, f'{field}.accessModes')
     size = checks.dig(spec, 'resources', 'requests', 'storage')
+
     if size is None:
         problems.append(errors.required(f'{field}.resources[storage]'))
     elif quantities.parse_quantity(size) <= 0:
         problems.append(
             errors.invalid_value(f'{field}.resources[storage]', size, 'must be greater than zero')
         )
+
     problems += checks.check_name(
         spec.get('storageClassName'), f'{field}.storageClassName', naming.check_subdomain
     )
@@ -135,7 +140,8 @@ def validate_claim_spec(spec: entries.Object, field: str) -> entries.Problems:
 
 
 def validate_claim_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    spec, known = dict(new.get('spec') or {}), dict(old.get('spec') or {})
+    spec = dict(new.get('spec') or {})
+    known = dict(old.get('spec') or {})
     is_bound = checks.dig(new, 'status', 'phase') == 'Bound'
     freed = [name for name in ('volumeName', 'storageClassName') if not known.get(name)]
     freed += ['resources', 'volumeAttributesClassName'] if is_bound else []
@@ -147,12 +153,14 @@ def validate_claim_update(new: entries.Object, old: entries.Object) -> entries.P
     )
     capacity = checks.dig(old, 'status', 'capacity', 'storage') or '0'
     amount = quantities.parse_quantity(size)
+
     if amount < quantities.parse_quantity(before) and amount <= quantities.parse_quantity(capacity):
         problems.append(
             errors.forbidden_field(
                 'spec.resources.requests.storage', 'field can not be less than status.capacity'
             )
         )
+
     return problems + checks.check_immutable(
         spec.get('volumeMode'), known.get('volumeMode'), 'volumeMode'
     )
@@ -160,7 +168,8 @@ def validate_claim_update(new: entries.Object, old: entries.Object) -> entries.P
 
 def validate_volume(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    modes, capacity = spec.get('accessModes') or [], spec.get('capacity') or {}
+    modes = spec.get('accessModes') or []
+    capacity = spec.get('capacity') or {}
     problems = [] if modes else [errors.required('spec.accessModes')]
     problems += _validate_modes(modes, 'spec.accessModes')
     if not capacity:
@@ -193,12 +202,14 @@ def validate_volume(obj: entries.Object) -> entries.Problems:
 
 
 def validate_volume_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    spec = new.get('spec') or {}
+    known = old.get('spec') or {}
     sources = [
         {name: value for name, value in obj.items() if name not in _NOT_SOURCES}
         for obj in (spec, known)
     ]
     problems = []
+
     if sources[0] != sources[1]:
         problems.append(
             errors.forbidden_field(
@@ -206,6 +217,7 @@ def validate_volume_update(new: entries.Object, old: entries.Object) -> entries.
                 'spec.persistentvolumesource is immutable after creation\n',
             )
         )
+
     return problems + checks.check_immutable(
         spec.get('volumeMode'), known.get('volumeMode'), 'volumeMode'
     )
@@ -219,6 +231,7 @@ def validate_class(obj: entries.Object) -> entries.Problems:
             errors.invalid_value('provisioner', provisioner, text)
             for text in naming.check_key(provisioner.lower())
         ]
+
     problems += checks.check_optional_enum(
         obj.get('reclaimPolicy'), 'reclaimPolicy', ('Delete', 'Retain')
     )
@@ -239,11 +252,13 @@ def validate_class_update(new: entries.Object, old: entries.Object) -> entries.P
 
 
 def validate_driver_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    spec = new.get('spec') or {}
+    known = old.get('spec') or {}
     names = (
         ('attachRequired', 'attachedRequired'),
         ('volumeLifecycleModes', 'volumeLifecycleModes'),
     )
+
     return [
         errors.invalid_value(f'spec.{shown}', spec.get(name), 'field is immutable')
         for name, shown in names

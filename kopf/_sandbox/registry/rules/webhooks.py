@@ -38,15 +38,18 @@ def default_mutating(obj: dict[str, Any]) -> None:
 
 def _make_validator(*, mutating: bool) -> Callable[[entries.Object], entries.Problems]:
     def validate_configuration(obj: entries.Object) -> entries.Problems:
-        problems, names = [], set()
+        problems = []
+        names = set()
         for index, hook in enumerate(obj.get('webhooks') or ()):
-            field, name = f'webhooks[{index}]', hook.get('name')
+            field = f'webhooks[{index}]'
+            name = hook.get('name')
             problems += _validate_hook(hook, field, mutating=mutating)
             versions = hook.get('admissionReviewVersions') or []
             problems += _validate_versions(versions, f'{field}.admissionReviewVersions')
             if name and name in names:
                 problems.append(errors.duplicate(f'{field}.name', name))
             names.add(name)
+
         return problems
 
     return validate_configuration
@@ -68,6 +71,7 @@ def _validate_hook(hook: entries.Object, field: str, *, mutating: bool) -> entri
                 f'{field}.sideEffects', f'must specify one of {", ".join(_SIDE_EFFECTS)}'
             )
         )
+
     problems += checks.check_optional_enum(
         hook.get('sideEffects'), f'{field}.sideEffects', _SIDE_EFFECTS
     )
@@ -80,12 +84,14 @@ def _validate_hook(hook: entries.Object, field: str, *, mutating: bool) -> entri
                 'the timeout value must be between 1 and 30 seconds',
             )
         )
+
     for name in ('namespaceSelector', 'objectSelector'):
         problems += checks.check_selector(hook.get(name), f'{field}.{name}')
     if mutating:
         problems += checks.check_optional_enum(
             hook.get('reinvocationPolicy'), f'{field}.reinvocationPolicy', ('IfNeeded', 'Never')
         )
+
     problems += _validate_client(hook.get('clientConfig') or {}, f'{field}.clientConfig')
     for index, condition in enumerate(hook.get('matchConditions') or ()):
         problems += _validate_condition(condition, f'{field}.matchConditions[{index}]')
@@ -101,6 +107,7 @@ def _validate_name(name: str, field: str) -> entries.Problems:
     if name.count('.') < 2:
         text = 'should be a domain with at least three segments separated by dots'
         return [errors.invalid_value(field, name, text)]
+
     return []
 
 
@@ -122,6 +129,7 @@ def _validate_rule(rule: entries.Object, field: str) -> entries.Problems:
         if not version
     ]
     problems += _validate_resources(rule.get('resources') or [], f'{field}.resources')
+
     return problems + checks.check_optional_enum(
         rule.get('scope'), f'{field}.scope', ('*', 'Cluster', 'Namespaced')
     )
@@ -142,15 +150,18 @@ def _validate_wildcard(values: list[str], field: str, named: str) -> entries.Pro
 def _validate_resources(resources: list[str], field: str) -> entries.Problems:
     if not resources:
         return [errors.required(field)]
+
     problems = []
     for index, text in enumerate(resources):
         problems += _validate_resource(text, resources[:index], f'{field}[{index}]')
     if '*/*' in resources and len(resources) > 1:
         text = "if '*/*' is present, must not specify other resources"
         problems.append(errors.invalid_value(field, resources, text))
+
     if '*' in resources and _is_single_resource(resources[-1]):
         text = "if '*' is present, must not specify other resources without subresources"
         problems.append(errors.invalid_value(field, resources, text))
+
     return problems
 
 
@@ -158,6 +169,7 @@ def _validate_resource(text: str, previous: Sequence[str], field: str) -> entrie
     """Check one resource; previous wildcards must not cover its subresource."""
     if not text:
         return [errors.required(field)]
+
     resource, slash, part = text.partition('/')
     if not slash:
         return []
@@ -173,7 +185,8 @@ def _is_single_resource(text: str) -> bool:
 
 
 def _validate_client(client: entries.Object, field: str) -> entries.Problems:
-    url, service = client.get('url'), client.get('service')
+    url = client.get('url')
+    service = client.get('service')
     if (url is None) == (service is None):
         return [errors.required(field, 'exactly one of url or service is required')]
     if url is not None:
@@ -186,6 +199,7 @@ def _validate_url(url: str, field: str) -> entries.Problems:
         parts = urllib.parse.urlsplit(url)
     except ValueError as e:
         return [errors.required(field, f'url must be a valid URL: {e}{_FORM}')]
+
     user = parts.netloc.rpartition('@')[0]
     problems = []
     if parts.scheme != 'https':
@@ -194,22 +208,26 @@ def _validate_url(url: str, field: str) -> entries.Problems:
                 field, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"
             )
         )
+
     if not parts.netloc:
         problems.append(errors.invalid_value(field, '', f'host must be specified{_FORM}'))
     if user:
         problems.append(
             errors.invalid_value(field, user, 'user information is not permitted in the URL')
         )
+
     if parts.fragment:
         problems.append(
             errors.invalid_value(field, parts.fragment, 'fragments are not permitted in the URL')
         )
+
     if parts.query:
         problems.append(
             errors.invalid_value(
                 field, parts.query, 'query parameters are not permitted in the URL'
             )
         )
+
     return problems
 
 
@@ -219,13 +237,15 @@ def _validate_service(service: entries.Object, field: str) -> entries.Problems:
         for name in ('name', 'namespace')
         if not service.get(name)
     ]
-    port, path = service.get('port') or 0, service.get('path') or '/'
+    port = service.get('port') or 0
+    path = service.get('path') or '/'
     problems += [
         errors.invalid_value(f'{field}.port', port, f'port is not valid: {text}')
         for text in naming.check_port(port)
     ]
     if path == '/':
         return problems
+
     if not path.startswith('/'):
         problems.append(errors.invalid_value(f'{field}.path', path, "must start with a '/'"))
     for index, step in enumerate(path[1:].removesuffix('/').split('/')):
@@ -237,6 +257,7 @@ def _validate_service(service: entries.Object, field: str) -> entries.Problems:
         problems += [
             errors.invalid_value(f'{field}.path', path, f'segment[{index}]{text}') for text in texts
         ]
+
     return problems
 
 
@@ -254,6 +275,7 @@ def _validate_condition(condition: entries.Object, field: str) -> entries.Proble
 def _validate_versions(versions: Sequence[str], field: str) -> entries.Problems:
     if not versions:
         return [errors.required(field, f'must specify one of {", ".join(_REVIEW_VERSIONS)}')]
+
     problems = []
     for index, version in enumerate(versions):
         if version in versions[:index]:
@@ -263,12 +285,14 @@ def _validate_versions(versions: Sequence[str], field: str) -> entries.Problems:
                 errors.invalid_value(f'{field}[{index}]', version, text)
                 for text in naming.check_old_label(version)
             ]
+
     if not any(version in _REVIEW_VERSIONS for version in versions):
         problems.append(
             errors.invalid_value(
                 field, list(versions), f'must include at least one of {", ".join(_REVIEW_VERSIONS)}'
             )
         )
+
     return problems
 
 

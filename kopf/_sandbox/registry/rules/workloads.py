@@ -18,8 +18,9 @@ _MUTABLE: Final = (
     'persistentVolumeClaimRetentionPolicy',
 )
 _STATEFUL_ONLY: Final = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+    "'minReadySeconds' are forbidden"
 )
 _ROLLING: Final = 'RollingUpdate'
 
@@ -44,6 +45,7 @@ def default_deployment(obj: dict[str, Any]) -> None:
     pod_defaults.fill(obj['spec'], {'revisionHistoryLimit': 10, 'progressDeadlineSeconds': 600})
     strategy = obj['spec'].setdefault('strategy', {})
     pod_defaults.fill(strategy, {'type': _ROLLING})
+
     if strategy['type'] == _ROLLING:
         pod_defaults.fill(
             strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': '25%', 'maxSurge': '25%'}
@@ -76,6 +78,7 @@ def default_daemon_set(obj: dict[str, Any]) -> None:
     pod_defaults.fill(spec, {'revisionHistoryLimit': 10})
     strategy = spec.setdefault('updateStrategy', {})
     pod_defaults.fill(strategy, {'type': _ROLLING})
+
     if strategy['type'] == _ROLLING:
         pod_defaults.fill(
             strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': 1, 'maxSurge': 0}
@@ -101,8 +104,10 @@ def _validate_pods(
     spec: entries.Object, kind: str, *, owner: str, text: str = 'invalid label selector'
 ) -> entries.Problems:
     """Check the selector, and the template that it must match."""
-    selector, template = spec.get('selector'), spec.get('template') or {}
+    selector = spec.get('selector')
+    template = spec.get('template') or {}
     problems = []
+
     if selector is None:
         problems.append(errors.required('spec.selector'))
     else:
@@ -113,13 +118,16 @@ def _validate_pods(
                     'spec.selector', selector, f'empty selector is invalid for {kind}'
                 )
             )
+
     if checks.check_selector(selector, ''):
         return [*problems, errors.invalid_value('spec.selector', selector, text)]
+
     labels = checks.dig(template, 'metadata', 'labels')
     if not checks.matches(selector, labels or {}):
         problems.append(
             errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH)
         )
+
     return [
         *problems,
         *pod_specs.validate_template(template, 'spec.template'),
@@ -139,6 +147,7 @@ def _validate_policy(template: entries.Object, owner: str) -> entries.Problems:
                 f'activeDeadlineSeconds in {owner} is not Supported',
             )
         )
+
     return problems
 
 
@@ -153,12 +162,14 @@ def validate_deployment(obj: entries.Object) -> entries.Problems:
         ),
     ]
     deadline = spec.get('progressDeadlineSeconds')
+
     if deadline is not None and deadline <= (spec.get('minReadySeconds') or 0):
         problems.append(
             errors.invalid_value(
                 'spec.progressDeadlineSeconds', deadline, 'must be greater than minReadySeconds'
             )
         )
+
     return problems
 
 
@@ -169,24 +180,29 @@ def _validate_strategy(strategy: entries.Object) -> entries.Problems:
         return (
             [] if rolling is None else [errors.forbidden_field('spec.strategy.rollingUpdate', text)]
         )
+
     if strategy.get('type') != _ROLLING:
         shown = {'Type': strategy.get('type') or '', 'RollingUpdate': rolling}
         return [checks.unsupported_struct('spec.strategy', shown, ('Recreate', _ROLLING))]
+
     return _validate_rolling(rolling or {}, 'spec.strategy.rollingUpdate')
 
 
 def _validate_rolling(rolling: entries.Object, field: str) -> entries.Problems:
-    unavailable, surge = rolling.get('maxUnavailable'), rolling.get('maxSurge')
+    unavailable = rolling.get('maxUnavailable')
+    surge = rolling.get('maxSurge')
     problems = [
         *checks.check_count_or_percent(unavailable, f'{field}.maxUnavailable'),
         *checks.check_count_or_percent(surge, f'{field}.maxSurge'),
     ]
+
     if unavailable in (0, '0%') and surge in (0, '0%'):
         problems.append(
             errors.invalid_value(
                 f'{field}.maxUnavailable', unavailable, 'may not be 0 when `maxSurge` is 0'
             )
         )
+
     return problems + checks.check_whole_at_most(unavailable, f'{field}.maxUnavailable')
 
 
@@ -206,14 +222,17 @@ def validate_selector_update(new: entries.Object, old: entries.Object) -> entrie
 
 def validate_stateful_set(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    policy, strategy = spec.get('podManagementPolicy'), spec.get('updateStrategy') or {}
+    policy = spec.get('podManagementPolicy')
+    strategy = spec.get('updateStrategy') or {}
     problems = []
+
     if policy not in ('OrderedReady', 'Parallel'):
         problems.append(
             errors.invalid_value(
                 'spec.podManagementPolicy', policy, "must be 'OrderedReady' or 'Parallel'"
             )
         )
+
     if strategy.get('type') not in (_ROLLING, 'OnDelete'):
         shown = {'Type': strategy.get('type') or '', 'RollingUpdate': strategy.get('rollingUpdate')}
         problems.append(
@@ -221,10 +240,12 @@ def validate_stateful_set(obj: entries.Object) -> entries.Problems:
                 'spec.updateStrategy', shown, "must be 'RollingUpdate' or 'OnDelete'"
             )
         )
+
     for index, claim in enumerate(spec.get('volumeClaimTemplates') or ()):
         problems += storages.validate_claim_spec(
             claim.get('spec') or {}, f'spec.volumeClaimTemplates[{index}].spec'
         )
+
     problems += checks.check_counts(spec, 'spec', 'replicas', 'minReadySeconds')
     problems += checks.check_name(spec.get('serviceName'), 'spec.serviceName', naming.check_label)
     return problems + _validate_pods(_add_claims(spec), 'statefulset', owner='StatefulSet', text='')
@@ -238,10 +259,12 @@ def _add_claims(spec: entries.Object) -> entries.Object:
     ]
     if not claims:
         return spec
+
     template = spec.get('template') or {}
     pod = template.get('spec') or {}
     added = [{'name': name, 'persistentVolumeClaim': {'claimName': name}} for name in claims]
     others = [volume for volume in pod.get('volumes') or () if volume.get('name') not in claims]
+
     return {**spec, 'template': {**template, 'spec': {**pod, 'volumes': [*added, *others]}}}
 
 
@@ -255,19 +278,23 @@ def validate_stateful_set_update(new: entries.Object, old: entries.Object) -> en
 
 def validate_daemon_set(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
-    selector, template = spec.get('selector'), spec.get('template') or {}
+    selector = spec.get('selector')
+    template = spec.get('template') or {}
     labels = checks.dig(template, 'metadata', 'labels')
     problems = checks.check_selector(selector, 'spec.selector')
+
     if not problems and not checks.matches(selector, labels or {}):
         problems.append(
             errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH)
         )
+
     if selector is not None and checks.is_empty_selector(selector):
         problems.append(
             errors.invalid_value(
                 'spec.selector', selector, 'empty selector is invalid for daemonset'
             )
         )
+
     problems += [
         *pod_specs.validate_template(template, 'spec.template'),
         *_validate_policy(template, 'DaemonSet'),
@@ -283,20 +310,25 @@ def validate_daemon_set(obj: entries.Object) -> entries.Problems:
         problems += _validate_daemon_rolling(
             strategy.get('rollingUpdate') or {}, 'spec.updateStrategy.rollingUpdate'
         )
+
     return problems + checks.check_counts(spec, 'spec', 'revisionHistoryLimit')
 
 
 def _validate_daemon_rolling(rolling: entries.Object, field: str) -> entries.Problems:
-    unavailable, surge = rolling.get('maxUnavailable'), rolling.get('maxSurge')
+    unavailable = rolling.get('maxUnavailable')
+    surge = rolling.get('maxSurge')
     if unavailable in (0, '0%') and surge in (0, '0%'):
         return [errors.required(f'{field}.maxUnavailable', 'cannot be 0 when maxSurge is 0')]
+
     problems = []
     for name, value in (('maxUnavailable', unavailable), ('maxSurge', surge)):
         problems += checks.check_count_or_percent(value, f'{field}.{name}')
         problems += checks.check_whole_at_most(value, f'{field}.{name}')
+
     if unavailable not in (0, '0%') and surge not in (0, '0%'):
         text = 'may not be set when maxUnavailable is non-zero'
         problems.append(errors.invalid_value(f'{field}.maxSurge', surge, text))
+
     return problems
 
 
