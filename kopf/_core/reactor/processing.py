@@ -8,10 +8,9 @@ end.
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import cast
 
 from kopf._cogs.clients.patching import merge_patches, object_requests, targets
@@ -33,6 +32,7 @@ from kopf._core.reactor import (
     reporting,
     sending,
     sites,
+    twins,
     views,
 )
 
@@ -45,10 +45,6 @@ STEPS = 5
 """
 How many times in a row the result of our own changes is processed before other objects proceed.
 """
-
-TWIN_DELAY = 0.1
-"""Seconds between the checks of an object still handled under a version that was the only one."""
-
 
 IsLeftAlone = Callable[[bodies.RawBody], bool]
 """Returns whether the object must not be handled now, though it could be when it last arrived."""
@@ -137,7 +133,7 @@ class Processor:
     def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
         if self.site.memories.has_versions(self.served.resource):
-            self._note_handled(batch, memory)
+            twins.note_handled(self.served, batch, memory)
         if memory.throttle is not None or memory.daemons is not None or memory.outbox is not None:
             return False
 
@@ -192,8 +188,8 @@ class Processor:
 
         try:
             if self.site.memories.has_versions(resource):
-                async with self._lock(batch):
-                    self._note_handled(batch, memory)
+                async with twins.lock(self.served, batch.body):
+                    twins.note_handled(self.served, batch, memory)
                     verdict = await self._handle(batch, memory, is_gone=is_gone)
             else:
                 self.site.memories.alone.add(id(memory))
@@ -224,16 +220,6 @@ class Processor:
         if not _is_certain(memory):
             delay = max(delay, self._measure_inconsistency(memory) or 0)
         return queueing.Verdict(delay if verdict.delay is None else min(delay, verdict.delay))
-
-    @contextlib.asynccontextmanager
-    async def _lock(self, batch: queueing.Batch) -> AsyncIterator[None]:
-        """Ensure that the object is handled under only one version of the resource at a time."""
-        key = inventory.identify(batch.body)
-        memories = self.site.memories
-        async with memories.lock(key):
-            while memories.is_handled_alone(key):  # noqa: ASYNC110 - only if the version has just begun to be served
-                await asyncio.sleep(TWIN_DELAY)
-            yield
 
     def _forget(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
         if memory.cycle.version is not None:  # otherwise, the operator has never changed it
@@ -362,7 +348,7 @@ class Processor:
         )
 
     async def _confirm(self, view: views.View, memory: inventory.Memory) -> queueing.Verdict:
-        """Read the object once: its stream can be behind the last patches of the previous leader."""
+        """Read the object once: its stream can be behind the patches of the previous leader."""
         target = targets.identify(self.served.resource, view.raw)
         body = await object_requests.read_object(target, context=self.site.context)
         self._doubted.discard(inventory.identify(view.raw))
@@ -417,40 +403,6 @@ class Processor:
         return self.site.memories.recall(
             batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial
         )
-
-    def _note_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
-        """
-        Remember the recorded state of a new object if its resource is served in several versions.
-
-        From then on, each version remembers what it has handled: the record on the object is shared
-        by all versions.
-        """
-        is_met_again = bool(batch.events) and batch.events[0]['type'] is None
-        if memory.cycle.handled is None:
-            memory.cycle = dataclasses.replace(
-                memory.cycle, handled=self._read_handled(batch, memory)
-            )
-        elif is_met_again and memory.outbox is None:
-            self._take_over(batch, memory)
-
-    def _read_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> cycles.Essence:
-        recorded = views.View(self.served, batch.body, memory).recorded
-        return cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
-
-    def _take_over(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
-        """
-        Remember the state that another operator has handled during our pause, for all versions.
-        """
-        if bodies.is_older(bodies.get_version(batch.body), memory.cycle.version):
-            return
-
-        handled = self._read_handled(batch, memory)
-        twins = self.site.memories.iter_twins(inventory.identify(batch.body), self.served.resource)
-        memories = [memory, *(twin for _, twin in twins)]
-
-        if all(one.cycle.handled != handled for one in memories):
-            for one in memories:
-                one.cycle = dataclasses.replace(one.cycle, handled=handled)
 
     def _measure_pause(
         self, batch: queueing.Batch, memory: inventory.Memory, *, now: float
