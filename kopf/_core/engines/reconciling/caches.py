@@ -43,11 +43,14 @@ class Caches:
         """Store the objects of the resources as they are served now, and relate them."""
         found = set[relations.Relation]()
         for handler in declared:
-            for primary in _select(served, handler.selector):
+            primaries = _select(served, handler.selector)
+            for primary in primaries:
                 self.stores.add(primary)
-                for link in handler.links:
-                    targets = _select(served, link.selector)
-                    found |= {_relate(primary, target, link) for target in targets}
+            for link in handler.links:
+                for target in _select(served, link.selector):
+                    # Even with no primaries yet: its stream does not list the objects again then.
+                    self.stores.add(target)
+                    found |= {_relate(primary, target, link) for primary in primaries}
 
         self.relations.declare(found)
 

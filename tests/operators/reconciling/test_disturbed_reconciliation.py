@@ -1,0 +1,167 @@
+"""
+Level-triggered functions in unlucky circumstances: several of them for one object, deletions while
+they wait, resources that appear late, and streams with gaps.
+"""
+
+import asyncio
+
+import pytest
+from clusters import build_crd
+
+import kopf
+
+
+async def settle(seconds=5.0):
+    """Let everything happen that follows soon, in virtual time."""
+    await asyncio.sleep(seconds)
+
+
+async def start(cluster, run_operator):
+    """Start an operator, and wait until it watches."""
+    await run_operator()
+    await cluster.wait_until_watched()
+
+
+@pytest.mark.guarantee('RCL-008')
+async def test_functions_of_fields_are_called_for_deletions(cluster, registry, calls, run_operator):
+    @kopf.on.reconcile('kopfexamples', registry=registry, deletion=True, field='spec.x')
+    async def fn(deleting, **_):
+        calls.append(deleting)
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle()
+    await cluster.delete('obj')
+    await settle()
+
+    assert calls == [False, True]
+    assert await cluster.sandbox.list('kopfexamples') == []
+
+
+@pytest.mark.guarantee('RCL-002')
+async def test_functions_see_the_changes_of_each_other(cluster, registry, calls, run_operator):
+    @kopf.on.reconcile('kopfexamples', registry=registry)
+    async def specify(spec, patch, **_):
+        calls.append('specify')
+        patch.spec['y'] = spec['x']
+
+    @kopf.on.reconcile('kopfexamples', registry=registry)
+    async def report(spec, patch, **_):
+        calls.append('report')
+        patch.status['y'] = spec.get('y')
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle()
+    await cluster.patch({'spec': {'x': 2}})
+    await settle(600)
+
+    assert (await cluster.get())['status'] == {'y': 2}
+    assert len(calls) == 12  # three times for each of two changes: what, how, and nothing left
+
+
+@pytest.mark.guarantee('RCL-002')
+async def test_functions_that_answer_each_other_are_slowed_down(
+    cluster, registry, calls, run_operator, logs
+):
+    for id in ('one', 'two'):
+
+        @kopf.on.reconcile('kopfexamples', registry=registry, id=id)
+        async def count(param, status, patch, **_):
+            calls.append(param)
+            patch.status['count'] = status.get('count', 0) + 1
+
+    await start(cluster, run_operator)
+    await cluster.create('obj')
+    await settle(600)
+
+    assert len(calls) < 100
+    assert any('handled again and again' in line for line in logs())
+
+
+@pytest.mark.guarantee('RCL-001')
+@pytest.mark.parametrize('order', ['abc', 'acb'])
+async def test_permits_are_not_lost_with_the_objects_that_wait_for_them(
+    cluster, registry, calls, run_operator, order
+):
+    @kopf.on.reconcile('kopfexamples', registry=registry, workers=1)
+    async def fn(name, **_):
+        calls.append(name)
+        await asyncio.sleep(10)
+
+    await start(cluster, run_operator)
+    for name in order:
+        await cluster.create(name)
+        await settle(1)
+    await cluster.delete('b')
+    await settle(600)
+
+    assert calls == ['a', 'c']
+
+
+@pytest.mark.guarantee('RCL-001')
+async def test_permits_are_not_lost_with_repeated_requests(cluster, registry, calls, run_operator):
+    @kopf.on.reconcile('kopfexamples', registry=registry, workers=1)
+    async def fn(name, **_):
+        calls.append(name)
+        await asyncio.sleep(10)
+
+    await start(cluster, run_operator)
+    await cluster.create('a')
+    await cluster.create('b')
+    await settle(1)
+    for x in range(2, 5):
+        await cluster.patch({'spec': {'x': x}}, 'b')
+        await settle(1)
+    await cluster.create('c')
+    await settle(600)
+
+    assert calls == ['a', 'b', 'c']
+
+
+@pytest.mark.guarantee('RCL-001')
+async def test_permits_are_not_lost_with_mismatching_objects(
+    cluster, registry, calls, run_operator
+):
+    unwanted = set()
+
+    @kopf.on.reconcile(
+        'kopfexamples', registry=registry, workers=1, when=lambda name, **_: name not in unwanted
+    )
+    async def fn(name, **_):
+        calls.append(name)
+        await asyncio.sleep(10)
+
+    await start(cluster, run_operator)
+    for name in 'abc':
+        await cluster.create(name)
+    await settle(1)
+    unwanted.add('b')
+    await settle(600)
+
+    assert calls == ['a', 'c']
+
+
+@pytest.mark.guarantee('RCL-004')
+async def test_resource_that_appears_late_sees_objects_that_were_listed_before(
+    sandbox, registry, calls, run_operator
+):
+    @kopf.on.event('configmaps', registry=registry)
+    def watch(**_):
+        pass
+
+    @kopf.on.reconcile('laters', registry=registry, watches={'configmaps': kopf.ref('spec.config')})
+    async def fn(related, **_):
+        calls.append([body.metadata.name for body in related['configmaps']])
+
+    metadata = {'name': 'obj', 'namespace': 'default'}
+    await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': metadata})
+    await run_operator()
+    await settle()
+    await sandbox.apply(build_crd('laters', 'Later'))
+    await settle(30)
+    later = {'apiVersion': 'kopf.dev/v1', 'kind': 'Later', 'metadata': metadata}
+    await sandbox.create({**later, 'spec': {'config': 'obj'}})
+    await settle()
+
+    assert calls == [['obj']]
