@@ -312,8 +312,8 @@ class Watcher:
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
 
-    def _wake(self, key: inventory.Key) -> None:
-        self._queue.wake(key)
+    def _wake(self, key: inventory.Key) -> bool:
+        return self._queue.wake(key)
 
     def _restore(self, key: inventory.Key) -> bodies.RawBody | None:
         return self._served.site.caches.find(self._served.resource, key)
