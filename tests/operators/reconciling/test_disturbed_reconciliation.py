@@ -9,6 +9,7 @@ import pytest
 from clusters import build_crd
 
 import kopf
+from kopf._core.engines.reconciling import stores
 
 
 async def settle(seconds=5.0):
@@ -165,3 +166,41 @@ async def test_resource_that_appears_late_sees_objects_that_were_listed_before(
     await settle()
 
     assert calls == [['obj']]
+
+
+@pytest.mark.guarantee('RCL-004')
+@pytest.mark.parametrize('streaming', [True, False])
+async def test_stores_follow_gaps_in_streams(
+    cluster, registry, settings, run_operator, monkeypatch, streaming
+):
+    notes = []
+
+    class Store(stores.Store):
+        def note_gap(self, namespace):
+            notes.append('gap')
+            super().note_gap(namespace)
+
+        def put(self, type, body):
+            notes.append(type)
+            return super().put(type, body)
+
+        def note_listed(self, namespace, version=None):
+            notes.append(('listed', version is not None and int(version) > 0))
+            return super().note_listed(namespace, version)
+
+    monkeypatch.setattr(stores, 'Store', Store)
+    settings.watching.initial_streaming = streaming
+    kopf.on.reconcile('kopfexamples', registry=registry)(lambda **_: None)
+    await cluster.create('obj')
+    await start(cluster, run_operator)
+    await settle()
+    assert notes == ['gap', None, ('listed', True)]
+    notes.clear()
+
+    cluster.sandbox.faults.inject(code=503, resource='kopfexamples')
+    cluster.sandbox.faults.end_streams(410)
+    await cluster.patch({'spec': {'x': 2}})
+    await cluster.sandbox.compact()
+    cluster.sandbox.faults.lift()
+    await settle(60)
+    assert notes == ['gap', 'MODIFIED', ('listed', True)]

@@ -60,12 +60,23 @@ class Caches:
         if store is not None:
             store.serve(namespace)
 
-    def note_listed(
-        self, resource: references.Resource, namespace: references.Namespace
-    ) -> Parents:
-        """Accept the end of the list; return the parents that it concerns."""
+    def note_gap(self, resource: references.Resource, namespace: references.Namespace) -> None:
+        """Accept the beginning of a list: changes before it can be missed."""
         store = self.stores.get(resource)
-        return {} if store is None else self._find_parents(resource, store.note_listed(namespace))
+        if store is not None:
+            store.note_gap(namespace)
+
+    def note_listed(
+        self,
+        resource: references.Resource,
+        namespace: references.Namespace,
+        version: str | None = None,
+    ) -> Parents:
+        """Accept the end of the list of this version; return the parents that it concerns."""
+        store = self.stores.get(resource)
+        if store is None:
+            return {}
+        return self._find_parents(resource, store.note_listed(namespace, version))
 
     def is_listed(self, resource: references.Resource, namespace: references.Namespace) -> bool:
         """Return whether the objects were listed at least once."""
