@@ -9,7 +9,7 @@ import pytest
 from clusters import build_crd
 
 import kopf
-from kopf._core.engines.reconciling import stores
+from kopf._core.engines.reconciling import caches, stores
 
 
 async def settle(seconds=5.0):
@@ -204,3 +204,30 @@ async def test_stores_follow_gaps_in_streams(
     cluster.sandbox.faults.lift()
     await settle(60)
     assert notes == ['gap', 'MODIFIED', ('listed', True)]
+
+
+@pytest.mark.guarantee('RCL-004')
+async def test_listing_of_one_namespace_is_not_checked_for_all_others(
+    sandbox, cluster, registry, calls, run_operator, monkeypatch
+):
+    checks = []
+    list_targets = caches.Caches.list_targets
+
+    def count(self, primary):
+        checks.append(primary)
+        return list_targets(self, primary)
+
+    @kopf.on.reconcile('kopfexamples', registry=registry, owns=['configmaps'])
+    async def fn(name, **_):
+        calls.append(name)
+
+    monkeypatch.setattr(caches.Caches, 'list_targets', count)
+    names = [f'ns{number}' for number in range(20)]
+    for name in names:
+        await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
+    await cluster.create('obj')
+    await run_operator(namespaces=['default', *names])
+    await settle()
+
+    assert calls == ['obj']
+    assert len(checks) < 200  # one or two for each of 42 streams

@@ -81,7 +81,7 @@ class Caches:
     def is_listed(self, resource: references.Resource, namespace: references.Namespace) -> bool:
         """Return whether the objects were listed at least once."""
         store = self.stores.get(resource)
-        return store is not None and store.is_served(namespace) and store.is_synced
+        return store is not None and store.is_listed(namespace)
 
     def take(self, resource: references.Resource, event: bodies.RawEvent) -> Parents:
         """Accept an event of a stream; return the parents that it concerns."""
