@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 from clusters import build_crd
+from replicas_of_operators import Fleet
 
 import kopf
 from kopf._core.engines.reconciling import caches, stores
@@ -231,3 +232,39 @@ async def test_listing_of_one_namespace_is_not_checked_for_all_others(
 
     assert calls == ['obj']
     assert len(checks) < 200  # one or two for each of 42 streams
+
+
+@pytest.mark.guarantee('RCL-010')
+@pytest.mark.parametrize('standby', ['hot', 'cold'])
+async def test_replicas_that_stand_by_reconcile_everything_once_when_they_lead(
+    sandbox, cluster, calls, run_operator, standby
+):
+    fleet = Fleet(sandbox, run_operator)
+
+    def build_registry(replica):
+        registry = fleet.build_registry(replica)
+
+        @kopf.on.reconcile('kopfexamples', registry=registry, owns=['configmaps'])
+        async def fn(name, spec, **_):
+            calls.append((replica, name, spec['x']))
+
+        return registry
+
+    one = await fleet.run('a', standby=standby, registry=build_registry('a'))
+    await fleet.wait_until_promoted('a')
+    await cluster.create('obj1')
+    await fleet.run('b', standby=standby, registry=build_registry('b'))
+    await settle(20)
+    await cluster.create('obj2')
+    await cluster.create('obj3')
+    await cluster.patch({'spec': {'x': 2}}, 'obj2')
+    await settle(20)
+    await cluster.delete('obj3')
+    await settle(20)
+    assert {replica for replica, *_ in calls} == {'a'}
+    calls.clear()
+
+    await one.stop()
+    await fleet.wait_until_promoted('b')
+    await settle(20)
+    assert sorted(calls) == [('b', 'obj1', 1), ('b', 'obj2', 2)]
