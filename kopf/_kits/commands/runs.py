@@ -294,7 +294,7 @@ def operate(
     from kopf._core.engines.activities import operator_handlers
     from kopf._core.engines.probing import endpoints
     from kopf._core.intents import arguments
-    from kopf._core.reactor import operating, running, stopping
+    from kopf._core.reactor import operator_plans, running, stopping
 
     if _is_process():
         stopping.end_with_operator()
@@ -309,7 +309,7 @@ def operate(
             credentials.LoginError,
             operator_handlers.ActivityError,
             arguments.SignatureError,
-            operating.SettingsError,
+            operator_plans.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
         ) as e:
