@@ -60,7 +60,7 @@ class Caller:
 
         The level-triggered handlers, if due, are called after them, and their changes are sent too.
         """
-        is_told = None
+        told = None
         run = subhandling.Run(plan.state, self._env)
         # There can be other changes already, e.g. from event handlers.
         is_mixed = view.is_essential(view.patch)
@@ -81,7 +81,7 @@ class Caller:
                     break
             if reconcile is not None:
                 reconciled = await reconcile()
-                is_told = reconciled.is_told
+                told = reconciled.told
                 is_mixed = is_mixed or reconciled.is_essential
         except BaseException as error:
             await self._save_interrupted(view, plan, run.results, memory, error)
@@ -94,7 +94,7 @@ class Caller:
         _report(view, plan, ran, records)
         makers = inventory.NOBODY if is_mixed else _find_makers(view, ran)
         return await self._sender.send(
-            view, records, memory, makers=makers, is_spared=not ran.results, is_told=is_told
+            view, records, memory, makers=makers, is_spared=not ran.results, told=told
         )
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:

@@ -67,6 +67,8 @@ class Monitor:
                 get_pauses=self._iter_scopes_of_pauses,
                 clock=_read_clock,
                 get_leadership=self._describe_leadership,
+                stored=self._site.caches.stores,
+                mapping_errors=self._site.caches.relations.errors,
             )
         )
         self._server = server.Server(

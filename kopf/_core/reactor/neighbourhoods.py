@@ -79,11 +79,11 @@ class Neighbourhood:
 
         Paused namespaces are not waited for.
         """
-        targets = self._site.caches.list_targets(resource)
-        keys = orchestration.select_keys(targets, self._insights.namespaces)
-        awaited = [key for key in keys if not self._pauses.is_paused(key.namespace)]
-
-        return all(map(self._is_listed, awaited))
+        return all(
+            self._is_listed(key) or self._pauses.is_paused(key.namespace)
+            for target in self._site.caches.list_targets(resource)
+            for key in orchestration.select_keys([target], self._insights.namespaces)
+        )
 
     def _is_listed(self, key: orchestration.Key) -> bool:
         state = self._states.get(key)
@@ -93,8 +93,15 @@ class Neighbourhood:
         """Reconcile the objects that have waited for their related objects, if these are known."""
         if self._site.registry._reconciling.is_empty:
             return
+
+        # There can be thousands of watchers: of each resource in each namespace.
+        synced = {
+            resource
+            for resource in {key.resource for key in self._watchers}
+            if self.is_synced(resource)
+        }
         for key, watcher in tuple(self._watchers.items()):
-            if self.is_synced(key.resource):
+            if key.resource in synced:
                 watcher.release_held()
 
     async def run(self) -> None:

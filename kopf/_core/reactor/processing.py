@@ -65,7 +65,7 @@ class Processor:
         nudge: accompanying.Nudge = lambda body: None,
         expect: sending.Expect = lambda body: None,
         is_left_alone: IsLeftAlone = lambda body: False,
-        wake: reconcilers.Wake = lambda key: None,
+        wake: reconcilers.Wake = lambda key: False,
         is_synced: Callable[[], bool] = lambda: True,
     ) -> None:
         self.served = served
@@ -203,6 +203,7 @@ class Processor:
             verdict = self._join(verdict, memory)
         finally:
             self.site.memories.alone.discard(id(memory))
+            self._reconciler.offer_permits()
 
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
@@ -307,7 +308,7 @@ class Processor:
         memory: inventory.Memory,
         *,
         mistrust: float | None = None,
-        is_told: bool | None = None,
+        told: reconcilers.Told = None,
     ) -> sending.Step | queueing.Verdict:
         """Execute one decision; return a verdict if nothing else can be decided now."""
         match plan:
@@ -324,20 +325,20 @@ class Processor:
                 reconciled = await self._reconciler.call(view, plan, memory)
                 change = _add_changes(change, view)
                 return await self._execute(
-                    view, change, memory, mistrust=mistrust, is_told=reconciled.is_told
+                    view, change, memory, mistrust=mistrust, told=reconciled.told
                 )
             case decisions.Dismiss():
                 self._settle(view, memory, plan)
                 return queueing.Verdict(mistrust)
             case decisions.Await():
-                return await self._send_meanwhile(view, memory, is_told=is_told)
+                return await self._send_meanwhile(view, memory, told=told)
             case decisions.Wait(delay):
                 reporting.log_sleep(view.logger, delay)
                 return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
             case decisions.Run():
                 return await self._caller.run(view, plan, memory)
             case _:
-                return await self._sender.send(view, _record(view, plan), memory, is_told=is_told)
+                return await self._sender.send(view, _record(view, plan), memory, told=told)
 
     def _is_doubtful(self, view: views.View, plan: decisions.Run) -> bool:
         """Return whether the previous leader may have handled this change a moment ago."""
@@ -372,13 +373,13 @@ class Processor:
         )
 
     async def _send_meanwhile(
-        self, view: views.View, memory: inventory.Memory, *, is_told: bool | None
+        self, view: views.View, memory: inventory.Memory, *, told: reconcilers.Told
     ) -> queueing.Verdict:
         """
         Send the patch of the event handlers while our own changes are awaited; keep its functions.
         """
         if len(view.patch) and (not view.is_fresh or merge_patches.prune(view.patch, view.raw)):
-            await self._sender.send(view, recording.Records(view.cycle), memory, is_told=is_told)
+            await self._sender.send(view, recording.Records(view.cycle), memory, told=told)
         else:
             self._sender.keep_functions(view, memory)
 

@@ -186,10 +186,13 @@ class Queue:
             lane.is_nudged = True
             self._wake(lane)
 
-    def wake(self, key: inventory.Key) -> None:
-        """Queue a known object to be handled again; its body is restored if needed."""
+    def wake(self, key: inventory.Key) -> bool:
+        """
+        Queue a known object to be handled again, unless the queue is closed; return whether it is
+        queued. The body of the object is restored if needed.
+        """
         if self._is_closed:
-            return
+            return False
 
         lane = self._lanes.get(key)
         if lane is None:
@@ -198,6 +201,8 @@ class Queue:
         else:
             lane.is_nudged = True
             self._wake(lane)
+
+        return True
 
     async def close(self, timeout: float) -> Dropped:
         """

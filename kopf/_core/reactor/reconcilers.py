@@ -8,26 +8,34 @@ time, also while a handler is being called for the object: the handler is then c
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from kopf._cogs.clients.patching import application
-from kopf._cogs.structs import bodies, dicts, ids, patches
+from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
 from kopf._core.actions import execution, outcomes, progression
 from kopf._core.engines.events import failure_events
 from kopf._core.engines.reconciling import levels
 from kopf._core.intents import handlers, requeues
-from kopf._core.reactor import cycles, decisions, inventory, sites, views
+from kopf._core.reactor import circles, cycles, decisions, inventory, sites, views
 
-Wake = Callable[[inventory.Key], None]
-"""Queues a known object to be processed again, by its key."""
+Wake = Callable[[inventory.Key], bool]
+"""
+Queues a known object to be processed again, by its key; returns false if it cannot be queued.
+"""
+
+Told = frozenset[ids.HandlerId] | None
+"""The handlers that know the changes of an object, as they made them; ``None`` for no such changes."""
+
+_NOT_TOLD: frozenset[ids.HandlerId] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class Reconciled:
     """The changes made by the level-triggered handlers of one object."""
 
-    is_told: bool  # whether there are no other changes to send
+    # The functions that know all the changes, as they made them; ``None`` if nothing was changed.
+    told: Told
     is_essential: bool  # whether they can affect the essence of the object
 
 
@@ -59,25 +67,40 @@ class Reconciler:
             _put(memory, handler, levels.skip(_get(memory, handler)))
         for handler in plan.held:
             _put(memory, handler, levels.hold(_get(memory, handler)))
+        is_answer = any(
+            levels.Trigger.SELF in _get(memory, handler).pending for handler in plan.called
+        )
         key = inventory.identify(view.raw)
+        makers: set[ids.HandlerId] = set()
         for handler in plan.called:
-            limited = (handler.id, handler.selector)
+            name = _name_limit(handler)
             release = functools.partial(self._release, key, handler)
-            if self.site.permits.take(limited, handler.workers, release):
+            if self.site.permits.take(name, handler.workers, key, release):
+                before = _copy(view.reconciling.patch)
                 try:
                     await self._call(handler, view, memory)
                 finally:
-                    self.site.permits.free(limited)
+                    self.site.permits.free(name)
+                if _copy(view.reconciling.patch) != before:
+                    makers.add(handler.id)
             else:
                 _put(memory, handler, levels.hold(_get(memory, handler)))
 
-        return self._collect(view)
+        if makers and is_answer and len(self.served.reconcilers) > 1:
+            _count_circle(view, makers, memory)
+        return self._collect(view, frozenset(makers))
 
-    def _collect(self, view: views.View) -> Reconciled:
+    def offer_permits(self) -> None:
+        """Let other objects have the free permits: the objects woken up for them can be gone."""
+        for handler in self.served.reconcilers:
+            self.site.permits.offer(_name_limit(handler), handler.workers)
+
+    def _collect(self, view: views.View, makers: frozenset[ids.HandlerId]) -> Reconciled:
         patch = view.reconciling.patch
-        reconciled = Reconciled(
-            is_told=not view.patch, is_essential=bool(patch) and view.is_essential(patch)
-        )
+        told = None
+        if view.patch or patch:
+            told = makers if len(makers) == 1 and not view.patch else _NOT_TOLD
+        reconciled = Reconciled(told, is_essential=bool(patch) and view.is_essential(patch))
         conflicts = merge(view.patch, patch)
 
         if not self._warned.issuperset(conflicts):
@@ -120,11 +143,12 @@ class Reconciler:
         )
         _put(memory, handler, level)
 
-    def _release(self, key: inventory.Key, handler: handlers.ReconcileHandler) -> None:
+    def _release(self, key: inventory.Key, handler: handlers.ReconcileHandler) -> bool:
         memory = self.site.memories.find_by_key(key, self.served.resource)
-        if memory is not None:
-            _put(memory, handler, levels.hold(_get(memory, handler), is_held=False))
-        self._wake(key)
+        if memory is None or not _get(memory, handler).is_held:
+            return False
+        _put(memory, handler, levels.hold(_get(memory, handler), is_held=False))
+        return self._wake(key)
 
     def notice(
         self, body: bodies.RawBody, memory: inventory.Memory, *, is_met: bool = False
@@ -168,9 +192,13 @@ def follow(
     before: str | None,
     applied: application.Applied,
     own: Mapping[str, Any],
+    *,
+    told: Told = None,
 ) -> None:
     """
     Skip the version made by the handlers' own changes, or by our records, unless others changed it.
+
+    It is skipped for the handlers that are told, by default for all.
     """
     if not memory.level_states or applied.version is None:
         return
@@ -181,7 +209,7 @@ def follow(
             return
 
     memory.level_states = {
-        id: levels.follow(level, before, applied.version)
+        id: levels.follow(level, before, applied.version) if told is None or id in told else level
         for id, level in memory.level_states.items()
     }
 
@@ -239,7 +267,28 @@ def _report_requeue(logger: Any, handler: handlers.ReconcileHandler, result: Any
 
 
 def _digest(handler: handlers.ReconcileHandler, body: bodies.RawBody) -> str | None:
-    return None if handler.field is None else levels.digest(dicts.resolve(body, handler.field))
+    if handler.field is None:
+        return None
+    value = dicts.resolve(body, handler.field)
+    # The deletion is for the function to handle, whatever its field is.
+    is_deleted = handler.deletion and finalizers.is_deletion_ongoing(body)
+    return levels.digest([value, is_deleted])
+
+
+def _count_circle(
+    view: views.View, makers: Collection[ids.HandlerId], memory: inventory.Memory
+) -> None:
+    """Slow down an object whose functions react to the changes of each other without an end."""
+    if circles.count_cycle(view, memory):
+        circles.report(view, sorted(map(repr, makers)), sorted(view.reconciling.patch))
+
+
+def _name_limit(handler: handlers.ReconcileHandler) -> Hashable:
+    return handler.id, handler.selector
+
+
+def _copy(patch: patches.Patch) -> tuple[Any, ...]:
+    return dicts.copy_json(patch), list(patch.fns)
 
 
 def _get(memory: inventory.Memory, handler: handlers.ReconcileHandler) -> levels.Level:

@@ -73,12 +73,13 @@ class Sender:
         *,
         makers: frozenset[ids.HandlerId] = inventory.NOBODY,
         is_spared: bool = True,
-        is_told: bool | None = None,
+        told: reconcilers.Told = None,
     ) -> Step:
         """
         Send all changes of the object, and remember what follows from the responses.
 
-        ``is_told`` means that the level-triggered handlers know the changes, as they made them all.
+        ``told`` are the level-triggered handlers that know the changes, as they made them all; without
+        changes by users, all handlers know them.
 
         Values equal to the known object are omitted only if the object could not have changed since
         the handlers were called, as with event handlers that await nothing. Otherwise, there can be
@@ -92,7 +93,7 @@ class Sender:
         try:
             applied = await sender.apply_changes(
                 targets.identify(self.served.resource, view.raw),
-                revision.build_changes(is_spared=is_spared, is_guarded=bool(is_told)),
+                revision.build_changes(is_spared=is_spared, is_guarded=bool(told)),
                 view.raw,
                 context=self.site.context,
                 logger=view.logger,
@@ -106,8 +107,8 @@ class Sender:
             view, revision.records.cycle, revision.sent, applied
         )
         circles.note_drifts(view, applied.drifts, memory)
-        if is_told or (is_told is None and not revision.sent.has_users):
-            reconcilers.follow(memory, view.version, applied, revision.sent.own)
+        if told is not None or not revision.sent.has_users:
+            reconcilers.follow(memory, view.version, applied, revision.sent.own, told=told)
         self._expect_echo(view, applied, memory)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError('The cluster refuses our own records.')

@@ -187,6 +187,8 @@ class Watcher:
         """Take all events; never end."""
         caches = self._served.site.caches
         caches.serve(self._served.resource, self._namespace)
+        caches.note_gap(self._served.resource, self._namespace)
+        relists = self._state.relists
         for body in self._deleted.values():
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
@@ -204,6 +206,9 @@ class Watcher:
                     await asyncio.sleep(0)
                 # No await between taking an event and the next item: an event that is taken must be
                 # passed on.
+                if self._state.relists != relists:
+                    relists = self._state.relists
+                    caches.note_gap(self._served.resource, self._namespace)
                 if isinstance(item, stream_states.Marker):
                     await self._take_vanished(
                         [
@@ -212,7 +217,11 @@ class Watcher:
                             if not self._state.unfit.has(key, seen.uid)
                         ]
                     )
-                    self._wake_parents(caches.note_listed(self._served.resource, self._namespace))
+                    self._wake_parents(
+                        caches.note_listed(
+                            self._served.resource, self._namespace, self._state.version or None
+                        )
+                    )
                     self._on_listed()
                 else:
                     self._flow.events[item['type']] += 1
@@ -312,8 +321,8 @@ class Watcher:
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
 
-    def _wake(self, key: inventory.Key) -> None:
-        self._queue.wake(key)
+    def _wake(self, key: inventory.Key) -> bool:
+        return self._queue.wake(key)
 
     def _restore(self, key: inventory.Key) -> bodies.RawBody | None:
         return self._served.site.caches.find(self._served.resource, key)

@@ -66,6 +66,29 @@ async def test_calls_that_are_not_made_because_of_types_are_counted(
     assert (await site.scrape()).get('kopf_conversion_errors_total', resource=RESOURCE) == 1
 
 
+@pytest.mark.guarantee('RCL-011')
+async def test_stored_objects_and_failures_of_mapping_functions_are_counted(
+    sandbox, cluster, registry, run_served, site
+):
+    def fail(**_):
+        raise RuntimeError('boo')
+
+    kopf.on.reconcile('kopfexamples', registry=registry, watches={'secrets': fail})(
+        lambda **_: None
+    )
+    await cluster.create()
+    metadata = {'name': 'password', 'namespace': 'default'}
+    await sandbox.create({'apiVersion': 'v1', 'kind': 'Secret', 'metadata': metadata})
+    await run_served()
+    samples = await site.scrape()
+
+    name = fail.__qualname__
+    assert samples.get('kopf_stored_objects', resource=RESOURCE) == 1
+    assert samples.get('kopf_stored_objects', resource='secrets.v1') == 1
+    assert samples.get('kopf_stored_bytes', resource='secrets.v1') > 0
+    assert samples.get('kopf_mapping_errors_total', function=name) == 1
+
+
 async def test_events_are_counted_by_types(cluster, registry, run_served, site):
     kopf.on.event('kopfexamples', registry=registry)(lambda **_: None)
     await cluster.create('initial')

@@ -387,6 +387,30 @@ async def test_operator_is_not_ready_while_its_stream_is_broken(
     await site.wait_until('/readyz', 200)
 
 
+@pytest.mark.guarantee('RCL-014')
+async def test_operator_is_not_ready_until_related_objects_are_listed(
+    cluster, registry, run_operator, site, calls
+):
+    @kopf.on.reconcile('kopfexamples', registry=registry, owns=['configmaps'])
+    async def fn(name, **_):
+        calls.append(name)
+
+    await cluster.create('obj')
+    cluster.sandbox.faults.inject(code=403, resource='configmaps')
+    await run_operator(liveness_endpoint=site.url)
+    await site.wait_until('/healthz', 200)
+    await asyncio.sleep(120)
+    code, text = await site.fetch('/readyz')
+
+    assert code == 503
+    assert '[-] configmaps.v1: ' in text
+    assert calls == []
+
+    cluster.sandbox.faults.lift()
+    await site.wait_until('/readyz', 200)
+    assert calls == ['obj']
+
+
 async def test_operator_without_rights_is_not_ready_but_is_alive(
     cluster, event_handlers, run_operator, site
 ):

@@ -90,6 +90,7 @@ class SignalReader:
             position.version = signal.version
             position.is_doubtful = False
             state.is_listed = True
+            state.version = signal.version
             yield stream_states.Marker.LISTED
             position.enter(stream_states.Phase.CONNECTED)
         elif signal is not None:

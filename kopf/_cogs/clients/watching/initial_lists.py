@@ -44,6 +44,7 @@ class Lister:
         position.version = census.version
         position.is_doubtful = False
         state.is_listed = True
+        state.version = census.version
         yield stream_states.Marker.LISTED
 
 

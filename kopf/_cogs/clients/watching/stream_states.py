@@ -58,6 +58,7 @@ class StreamState:
     relists: int = 0  # all listings but the first
     error: Exception | None = None  # the last one ever
     is_listed: bool = False  # at least once
+    version: str | None = None  # of the last list
     known: dict[watch_events.Key, watch_events.Seen] = dataclasses.field(default_factory=dict)
     unfit: misfits.Misfits = dataclasses.field(default_factory=misfits.Misfits)
     own: own_writes.OwnWrites = dataclasses.field(default_factory=own_writes.OwnWrites)

@@ -25,6 +25,7 @@ from kopf._cogs.helpers import meters, versions
 from kopf._core.engines.daemons import daemon_tasks, tasks
 from kopf._core.engines.indexing import indices
 from kopf._core.engines.peering import keepalive
+from kopf._core.engines.reconciling import stores
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ class Sources:
     clock: Callable[[], float]  # of the event loop
     # The Lease of the election, and whether this replica leads; None without an election.
     get_leadership: Callable[[], tuple[str, bool] | None] = lambda: None
+    # The stores of the reconciled, owned and watched resources.
+    stored: Iterable[stores.Store] = ()
+    mapping_errors: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by functions
 
 
 OPENMETRICS = 'application/openmetrics-text'
@@ -154,6 +158,7 @@ class _Collector(registry.Collector):
         yield from _collect_streams(list(sources.get_streams()), sources.clock())
         yield from _collect_daemons(sources.get_daemons())
         yield from _collect_indices(sources.indices)
+        yield from _collect_stores(sources.stored, sources.mapping_errors)
         yield from _collect_pauses(sources.meter.pauses, sources.get_pauses())
         yield from _collect_pulse(sources.pulse)
         yield from _collect_leadership(sources.get_leadership())
@@ -366,6 +371,30 @@ def _collect_indices(live: Mapping[str, indices.LiveIndex]) -> Iterator[Family]:
         'Objects in the indices.',
         ['index'],
         [([name], index.objects) for name, index in live.items()],
+    )
+
+
+def _collect_stores(
+    all_stores: Iterable[stores.Store], mapping_errors: Mapping[str, int]
+) -> Iterator[Family]:
+    known = [([repr(store.resource)], store) for store in all_stores]
+    yield _gauge(
+        'kopf_stored_objects',
+        'Objects that are kept in memory for level-triggered functions.',
+        ['resource'],
+        [(labels, len(store)) for labels, store in known],
+    )
+    yield _gauge(
+        'kopf_stored_bytes',
+        'The packed size of these objects.',
+        ['resource'],
+        [(labels, store.size) for labels, store in known],
+    )
+    yield _count(
+        'kopf_mapping_errors',
+        'How many times the functions that map watched objects to reconciled ones have failed.',
+        ['function'],
+        [([name], number) for name, number in mapping_errors.items()],
     )
 
 

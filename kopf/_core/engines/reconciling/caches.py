@@ -43,11 +43,14 @@ class Caches:
         """Store the objects of the resources as they are served now, and relate them."""
         found = set[relations.Relation]()
         for handler in declared:
-            for primary in _select(served, handler.selector):
+            primaries = _select(served, handler.selector)
+            for primary in primaries:
                 self.stores.add(primary)
-                for link in handler.links:
-                    targets = _select(served, link.selector)
-                    found |= {_relate(primary, target, link) for target in targets}
+            for link in handler.links:
+                for target in _select(served, link.selector):
+                    # Even with no primaries yet: its stream does not list the objects again then.
+                    self.stores.add(target)
+                    found |= {_relate(primary, target, link) for primary in primaries}
 
         self.relations.declare(found)
 
@@ -57,17 +60,28 @@ class Caches:
         if store is not None:
             store.serve(namespace)
 
-    def note_listed(
-        self, resource: references.Resource, namespace: references.Namespace
-    ) -> Parents:
-        """Accept the end of the list; return the parents that it concerns."""
+    def note_gap(self, resource: references.Resource, namespace: references.Namespace) -> None:
+        """Accept the beginning of a list: changes before it can be missed."""
         store = self.stores.get(resource)
-        return {} if store is None else self._find_parents(resource, store.note_listed(namespace))
+        if store is not None:
+            store.note_gap(namespace)
+
+    def note_listed(
+        self,
+        resource: references.Resource,
+        namespace: references.Namespace,
+        version: str | None = None,
+    ) -> Parents:
+        """Accept the end of the list of this version; return the parents that it concerns."""
+        store = self.stores.get(resource)
+        if store is None:
+            return {}
+        return self._find_parents(resource, store.note_listed(namespace, version))
 
     def is_listed(self, resource: references.Resource, namespace: references.Namespace) -> bool:
         """Return whether the objects were listed at least once."""
         store = self.stores.get(resource)
-        return store is not None and store.is_served(namespace) and store.is_synced
+        return store is not None and store.is_listed(namespace)
 
     def take(self, resource: references.Resource, event: bodies.RawEvent) -> Parents:
         """Accept an event of a stream; return the parents that it concerns."""

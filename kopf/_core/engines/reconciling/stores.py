@@ -336,6 +336,10 @@ class Store:
         """Return whether the objects of the namespace come from the streams."""
         return None in self._streams or namespace in self._streams
 
+    def is_listed(self, namespace: str | None) -> bool:
+        """Return whether the stream of the namespace, or of the cluster, was listed."""
+        return self._streams.get(namespace, False)
+
     @property
     def is_synced(self) -> bool:
         """Whether all served namespaces were listed; true if there are none."""

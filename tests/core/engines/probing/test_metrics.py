@@ -18,9 +18,11 @@ import kopf
 from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.helpers import meters
+from kopf._cogs.structs import references
 from kopf._core.engines.daemons import daemon_tasks, timer_tasks
 from kopf._core.engines.indexing import indices
 from kopf._core.engines.probing import metrics
+from kopf._core.engines.reconciling import stores
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
 DOCUMENT = ROOT / 'docs' / 'metrics.md'
@@ -81,6 +83,8 @@ async def sources():
         build_task(daemon_tasks.DaemonTask, 'daemon_fn'),
         build_task(timer_tasks.TimerTask, 'timer_fn'),
     ]
+    store = stores.Store(references.Resource('', 'v1', 'secrets'))
+    store.put('ADDED', {'metadata': {'name': 'a', 'namespace': 'ns', 'uid': 'uid'}})
     return metrics.Sources(
         meter=meter,
         pulse=pulse,
@@ -89,6 +93,8 @@ async def sources():
         get_daemons=lambda: daemons,
         get_pauses=lambda: ['namespace', 'namespace'],
         clock=lambda: 100.0,
+        stored=[store],
+        mapping_errors={'find_parents': 3},
     )
 
 
@@ -135,6 +141,9 @@ def read_samples(text, parse=parser.text_string_to_metric_families):
         ('kopf_timers_running', ['timer_fn'], 1),
         ('kopf_index_keys', ['idx'], 2),
         ('kopf_index_objects', ['idx'], 2),
+        ('kopf_stored_objects', ['secrets.v1'], 1),
+        ('kopf_stored_bytes', ['secrets.v1'], 54),
+        ('kopf_mapping_errors_total', ['find_parents'], 3),
         ('kopf_peering_pauses_total', ['higher-priority', 'namespace'], 4),
         ('kopf_peering_paused', ['namespace'], 2),
         ('kopf_peering_paused', ['cluster'], 0),

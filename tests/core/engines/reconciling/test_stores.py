@@ -492,12 +492,14 @@ async def test_store_is_synced_when_all_served_namespaces_are_listed():
     store.serve('b')
     store.note_listed('a')
     partial = store.is_synced, await wait_briefly(store)
+    listed = store.is_listed('a'), store.is_listed('b')
     store.note_listed('b')
     full = store.is_synced, await wait_briefly(store)
     store.serve('a')  # e.g. after a pause
 
     assert unserved == full == (True, True)
     assert partial == (False, False)
+    assert listed == (True, False)
     assert store.is_synced
 
 
