@@ -328,7 +328,7 @@ def test_only_handlers_can_be_kept(registry):
 
 
 def test_activities_are_kept_by_their_names(registry):
-    for kind in ('startup', 'cleanup', 'login', 'probe'):
+    for kind in ('startup', 'cleanup', 'login', 'probe', 'promoted', 'demoted'):
         getattr(kopf.on, kind)(id=kind, registry=registry)(fn)
         getattr(kopf.on, kind)(id=kind, registry=registry)(fn)
 
@@ -342,6 +342,8 @@ def test_activities_are_kept_by_their_names(registry):
         'cleanup': ['cleanup'],
         'authentication': ['login'],
         'probe': ['probe'],
+        'promotion': ['promoted'],
+        'demotion': ['demoted'],
     }
 
 
