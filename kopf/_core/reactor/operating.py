@@ -249,9 +249,7 @@ class Operator:
     def _report_end(self) -> None:
         if self.is_started:
             runs, failed = summaries.count_runs(self.context.meter)
-            logger.info(
-                'The operator is stopped: handlers ran %d times, %d of them failed.', runs, failed
-            )
+            logger.info('The operator is stopped. Runs of handlers: %d, failed: %d.', runs, failed)
 
     def _report_ready(self) -> None:
         flags.raise_flag(self.plan.ready_flag)
