@@ -130,7 +130,7 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 
 .venv-audit/tool: PACKAGES := pip-audit
 .venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed,tunnels,typed]'
-.PHONY: .venv-audit/audited  # always anew: with the versions that anybody would get now
+.PHONY: .venv-audit/audited  # always made again, with the versions that are current now
 .venv-audit/tool .venv-audit/audited:
 	$(PYTHON) -m venv --clear $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)

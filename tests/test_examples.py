@@ -300,7 +300,9 @@ def test_raw_events_are_seen_and_leave_no_traces(start):
     before = example.get()
 
     example.create('vase', labels={'fragile': 'yes'})
-    example.wait_until_says('EVENT ADDED vase', "vase is fragile, but this is nobody's concern.")
+    example.wait_until_says(
+        'EVENT ADDED vase', 'vase is fragile, but that is no concern of the operator.'
+    )
 
     assert example.get() == before
     example.delete()
@@ -431,7 +433,7 @@ def test_timers_tick(start):
 
     example.wait_until_says(
         f'TICK 3 of {NAME}',
-        f"QUIET {NAME}: nobody changes it any more; the field is 'value'.",
+        f"QUIET {NAME}: it has stopped changing; the field is 'value'.",
         "'once_in_a_minute' failed temporarily",
         f'DONE for {NAME}',
     )

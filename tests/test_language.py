@@ -1,7 +1,8 @@
 """
 The language of the code and of the documents: plain technical English.
 
-In the code, docstrings, comments, messages and help texts are checked; in the documents, the prose.
+In the code, docstrings, comments, messages and help texts are checked; in the documents, the prose;
+in the examples, the manifests and the Makefile, which users copy, everything.
 
 The list has the words and turns of phrase that readers of the field stumble over.
 Identifiers, and the code in the documents, are not checked.
@@ -26,13 +27,24 @@ DOCUMENTS = sorted(
     | (PAGES - GENERATED)
 )
 
+COPIED = sorted(
+    {ROOT / 'Makefile', ROOT / 'Dockerfile'}
+    | {
+        path
+        for directory in ('deploy', 'docker', 'examples')
+        for path in (ROOT / directory).rglob('*')
+        if path.suffix in ('.py', '.md', '.yaml', '.ini', '.conf')
+    }
+)
+
 FENCED = re.compile(r'^ *(```+|~~~+).*?^ *\1 *$', re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r'(`+)(?:[^`\n]|\n(?!\n))+\1')
 
 AVOIDED = re.compile(
     r'\b('
     r'anew|nobody|somebody|whoever|those who|also if|be it|and alike|is to be|are to be|'
-    r'what is not of|handlings|for ever|any more|mend(s|ed|ing)?'
+    r'what is not of|handlings|for ever|any more|mend(s|ed|ing)?|'
+    r'(not|else|is) said'
     r')\b',
     re.IGNORECASE,
 )
@@ -72,6 +84,13 @@ def test_texts_are_in_plain_words(path):
 
     assert find_avoided(source) == []
     assert [line for line, text in list_docstrings(source) if text.startswith('Tell ')] == []
+
+
+@pytest.mark.parametrize('path', COPIED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_users_copy_is_in_plain_words(path):
+    text = ' '.join(path.read_text(encoding='utf-8').split())
+
+    assert [found[0] for found in AVOIDED.finditer(text)] == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import os
 
 import kopf
 
-WHO = os.environ.get('WHO', 'somebody')
+WHO = os.environ.get('WHO', 'someone')
 
 
 @kopf.on.create('kopfexamples')

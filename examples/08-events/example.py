@@ -8,4 +8,4 @@ def see_everything(type, name, **_):
 
 @kopf.on.event('kopfexamples', labels={'fragile': kopf.PRESENT})
 def fail(name, **_):
-    raise RuntimeError(f"{name} is fragile, but this is nobody's concern.")
+    raise RuntimeError(f'{name} is fragile, but that is no concern of the operator.')

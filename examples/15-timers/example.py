@@ -10,7 +10,7 @@ def every_half_a_second(name, memo, **_):
 @kopf.timer('kopfexamples', idle=1, interval=60)
 async def when_it_is_quiet(name, spec, patch, **_):
     patch.status['seen'] = spec.get('field')
-    print(f'QUIET {name}: nobody changes it any more; the field is {spec.get("field")!r}.')
+    print(f'QUIET {name}: it has stopped changing; the field is {spec.get("field")!r}.')
 
 
 @kopf.timer('kopfexamples', initial_delay=0.5, interval=60, sharp=True)

@@ -29,7 +29,7 @@ def create_fn(name, namespace, spec, logger, **_):
 def update_fn(namespace, spec, status, logger, **_):
     size = spec.get('size')
     if not size:
-        raise kopf.PermanentError('There is no size in the spec any more.')
+        raise kopf.PermanentError('The size was removed from the spec.')
 
     claim = status['create_fn']['claim']
     patch = {'spec': {'resources': {'requests': {'storage': size}}}}

@@ -310,7 +310,7 @@ class Operator:
             kind = body['apiVersion'], body['kind']
             if kind not in defined and self._cluster.find(*kind) is None:
                 raise manifests.ManifestError(
-                    f'There is no kind {kind[1]} in version {kind[0]}, as of {name!r} in {source}.'
+                    f'Cannot apply {name!r} from {source}: there is no kind {kind[1]} in version {kind[0]}.'
                 )
 
 

@@ -2,6 +2,8 @@
 The command ``kopf crd``, and the installation of definitions by ``kopf run``.
 """
 
+import sys
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -9,6 +11,7 @@ from command_calls import write
 
 import kopf.testing
 from kopf import cli
+from kopf._cogs.codecs import conversions
 
 CODE = """
     import dataclasses
@@ -50,6 +53,37 @@ def test_definitions_are_printed_the_same_each_time(handlers):
     assert body['metadata'] == {'name': NAME}
     with kopf.testing.Sandbox(tls=False, apply=[body]) as sandbox:
         assert sandbox.list('databases') == []
+
+
+@pytest.mark.parametrize('command', [['crd'], ['run', '--sandbox', '--install-crds']])
+@pytest.mark.guarantee('TYP-006')
+def test_classes_that_fit_no_api_are_refused_in_one_line(command, tmp_path):
+    path = write(
+        tmp_path / 'handlers.py', CODE.replace('engine: Literal', 'engine: complex | Literal')
+    )
+
+    result = CliRunner().invoke(cli.main, [*command, str(path)])
+
+    assert (result.exit_code, result.stdout) == (1, '')
+    assert result.stderr.startswith(f'Error: {path}:11: Spec.engine: ')
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize('command', [['crd'], ['run', '--sandbox', '--install-crds']])
+@pytest.mark.guarantee('TYP-006')
+def test_missing_library_is_told_in_one_line(command, handlers, monkeypatch):
+    conversions._make_codec.cache_clear()
+    monkeypatch.delitem(sys.modules, 'kopf._cogs.codecs.msgspec_codecs', raising=False)
+    monkeypatch.delattr('kopf._cogs.codecs.msgspec_codecs', raising=False)
+    monkeypatch.setitem(sys.modules, 'msgspec', None)
+
+    result = CliRunner().invoke(cli.main, [*command, str(handlers)])
+
+    assert (result.exit_code, result.stdout) == (1, '')
+    assert result.stderr == (
+        f'Error: {handlers}:11: The class Spec needs the library msgspec, which is not installed. '
+        'Install it (pip install msgspec), or make the class a model of pydantic.\n'
+    )
 
 
 @pytest.mark.guarantee('TYP-006')

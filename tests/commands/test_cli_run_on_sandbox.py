@@ -405,7 +405,7 @@ def test_quiet_command_says_nothing_of_the_sandbox(start):
         pytest.param('a: [', 'Error: x.yaml is not valid YAML or JSON: ', id='syntax'),
         pytest.param(
             '{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
-            "Error: There is no kind Unknown in version v1, as of 'x' in x.yaml.",
+            "Error: Cannot apply 'x' from x.yaml: there is no kind Unknown in version v1.",
             id='kind',
         ),
         pytest.param(

@@ -386,7 +386,7 @@ def test_host_of_others_is_refused(refuse):
         ),
         pytest.param(
             '{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
-            "Error: There is no kind Unknown in version v1, as of 'x' in {path}.",
+            "Error: Cannot apply 'x' from {path}: there is no kind Unknown in version v1.",
             id='kind',
         ),
         pytest.param(

@@ -45,7 +45,7 @@ def normalize(line, directory):
     line = re.sub(r'^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]', '[TIME]', line.rstrip())
     line = re.sub(r'\s(\d+[smh])+$', ' AGE', line)
     line = re.sub(r'127\.0\.0\.1:\d+', '127.0.0.1:PORT', line)
-    line = re.sub(r'ran \d+ times, \d+ of', 'ran N times, N of', line)
+    line = re.sub(r'handlers: \d+, failed: \d+', 'handlers: N, failed: N', line)
     line = re.sub(r'kopf \d+\.\d+\.[\w+]+', 'kopf VERSION', line)
     return line.replace('/home/me/tutorial', str(directory))
 

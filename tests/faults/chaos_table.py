@@ -22,11 +22,12 @@ import time
 
 import chaotic_operators
 import contested_operators
+import levelled_operators
 
 from kopf._kits.chaos import checks, plans
 from kopf.testing import chaos
 
-CASES = [*chaotic_operators.CASES, *contested_operators.CASES]
+CASES = [*chaotic_operators.CASES, *contested_operators.CASES, *levelled_operators.CASES]
 
 CHUNK = 10  # seeds in one task of a process
 # A third of each run is spent on waiting for the network of its own process.

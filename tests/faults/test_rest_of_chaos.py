@@ -95,6 +95,23 @@ def test_error_tells_what_is_done_to_which_object():
     )
 
 
+@pytest.mark.guarantee('RCL-001')
+@pytest.mark.parametrize(
+    'interval, is_tripped',
+    [pytest.param(0.1, False, id='slowly'), pytest.param(0.01, True, id='in-circles')],
+)
+def test_level_triggered_functions_are_limited_despite_changes_by_others(interval, is_tripped):
+    watchdog, clock = make_watchdog()
+
+    for _ in range(1001):
+        watchdog.note_foreign_change('default/one')
+        watchdog.note_moment(timelines.Moment(0, 'log', "default/one: Reconciler 'fn' is invoked."))
+        clock[0] += interval
+
+    assert watchdog.tripped.is_set() is is_tripped
+    assert not watchdog.take_stock()
+
+
 def test_timers_are_not_counted():
     watchdog, _ = make_watchdog(rate=2, calls=2)
     watchdog.note_start(1, frozenset({'timer'}))

@@ -285,7 +285,7 @@ def test_applying_again_changes_only_what_differs(sandbox):
         pytest.param({**CONFIG, 'metadata': {'generateName': 'x-'}}, 'has no name', id='no-name'),
         pytest.param(
             EXAMPLE,
-            "There is no kind KopfExample in version kopf.dev/v1, as of 'ex'",
+            "Cannot apply 'ex' from the manifest: there is no kind KopfExample in version kopf.dev/v1",
             id='unknown-kind',
         ),
         pytest.param(

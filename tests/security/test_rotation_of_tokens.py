@@ -156,7 +156,7 @@ async def test_tokens_are_read_again_before_they_are_refused(
     handled, registry = [], kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
 
-    @kopf.on.create('configmaps', registry=registry)
+    @kopf.on.create('configmaps', registry=registry, when=lambda name, **_: name.startswith('obj'))
     async def create_fn(name, **_):
         handled.append(name)
 

@@ -135,7 +135,8 @@ def test_hostile_bodies_are_refused(kopf_sandbox, client, method, path, type, te
     assert time.monotonic() - since < GENEROUS
     assert (code, status['reason']) == (400, 'BadRequest')
     assert message in status['message']
-    assert kopf_sandbox.list('configmaps') == []
+    names = {body['metadata']['name'] for body in kopf_sandbox.list('configmaps')}
+    assert names <= {'kube-root-ca.crt'}  # every cluster has it
 
 
 @pytest.mark.guarantee('FND-063')

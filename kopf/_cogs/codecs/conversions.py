@@ -33,10 +33,6 @@ class MisfitError(ValueError):
         return MisfitError(f'{parent}{glue}{self.path}', self.problem)
 
 
-class MissingLibraryError(ImportError):
-    """The library for typed resources is not installed."""
-
-
 class Codec(Protocol):
     """The conversions of one type."""
 
@@ -110,9 +106,9 @@ def _make_codec(annotation: Any, naming: resource_types.Naming) -> Codec:
     try:
         from kopf._cogs.codecs import msgspec_codecs
     except ImportError as error:
-        raise MissingLibraryError(
-            f'msgspec is needed for {getattr(cls, "__name__", cls)}. Install it with the extra '
-            f'"typed", or make the class a model of pydantic: pip install msgspec'
+        raise resource_types.MissingLibraryError(
+            f'The class {getattr(cls, "__name__", cls)} needs the library msgspec, which is not '
+            f'installed. Install it (pip install msgspec), or make the class a model of pydantic.'
         ) from error
 
     return msgspec_codecs.MsgspecCodec(annotation, naming)

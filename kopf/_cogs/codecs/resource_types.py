@@ -18,6 +18,14 @@ _declared: dict[tuple[str, str], type] = {}
 """All declared classes by the names of their CRDs and by their versions."""
 
 
+class DeclarationError(TypeError):
+    """A class cannot stand for a resource, or for a part of it."""
+
+
+class MissingLibraryError(ImportError):
+    """The library for typed resources is not installed."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declaration:
     """One version of a kind, as it is declared for its class."""

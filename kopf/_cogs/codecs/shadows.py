@@ -59,10 +59,6 @@ _extras: dict[str, dict[str, Any]] = {}
 """What the schemas of whole shadows have in addition, by the names of the shadows."""
 
 
-class DeclarationError(TypeError):
-    """A class cannot stand for a resource, or for a part of it."""
-
-
 class Plan(NamedTuple):
     """How values of a type are read and written; ``None`` is for values that stay as they are."""
 
@@ -82,7 +78,7 @@ def build_plan(annotation: Any, path: str, naming: resource_types.Naming) -> Pla
 
 def refuse(path: str, what: str, hint: str) -> NoReturn:
     """Raise the error about a field."""
-    raise DeclarationError(f'{path}: {what}. {hint}')
+    raise resource_types.DeclarationError(f'{path}: {what}. {hint}')
 
 
 class _Builder:

@@ -138,6 +138,20 @@ def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackTyp
     )
 
 
+def find_place(traceback: types.TracebackType | None) -> str | None:
+    """Return the file and the line where the code of users called the framework, if it did."""
+    frame = skip_own_frames(traceback)
+    place = None
+    while frame is not None and not _is_of_framework(frame.tb_frame):
+        place = f'{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}'
+        frame = frame.tb_next
+    return place
+
+
+def _is_of_framework(frame: types.FrameType) -> bool:
+    return str(frame.f_globals.get('__name__', '')).partition('.')[0] == 'kopf'
+
+
 def _is_importing(filename: str) -> bool:
     return filename == importlib.__file__ or filename.startswith('<frozen importlib')
 

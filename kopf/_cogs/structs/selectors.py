@@ -55,8 +55,11 @@ class Selector:
     category: str | None = None
 
     def __repr__(self) -> str:
+        """Show the resource as it is usually named: plural names need no keyword."""
         keywords = [
-            f'{keyword}={value}' for keyword, value in self._keywords.items() if value is not None
+            value if keyword == 'plural' else f'{keyword}={value}'
+            for keyword, value in self._keywords.items()
+            if value is not None
         ]
         name = (
             []

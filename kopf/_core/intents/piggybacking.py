@@ -100,7 +100,7 @@ def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentia
                 else 'Cannot log in to the cluster: nothing to try.',
                 *lines,
                 f'Set KUBECONFIG {f"(now: {current}) " if current else ""}to a kubeconfig, '
-                'or put it to ~/.kube/config, or run in a pod with a service account, '
+                'or put it in ~/.kube/config, or run in a pod with a service account, '
                 'or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run '
                 '--sandbox.',
             ]

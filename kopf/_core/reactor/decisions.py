@@ -146,7 +146,7 @@ def _decide_levels(
         )
         if is_over or not view.is_reconcilable(handler):
             skipped.append(handler)
-        elif _is_early(view, handler):
+        elif is_early(view, handler, is_synced=view.moment.is_synced):
             held.append(handler)
         else:
             called.append(handler)
@@ -154,9 +154,9 @@ def _decide_levels(
     return Reconcile(change, called, skipped, held)
 
 
-def _is_early(view: views.View, handler: handlers.ReconcileHandler) -> bool:
+def is_early(view: views.View, handler: handlers.ReconcileHandler, *, is_synced: bool) -> bool:
     """Return whether the handler must wait for the finalizer, or for its related objects."""
-    if handler.links and not view.moment.is_synced:
+    if handler.links and not is_synced:
         return True
     return handler.deletion and not view.is_blocked
 

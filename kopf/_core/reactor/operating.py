@@ -15,7 +15,6 @@ import random
 import string
 from collections.abc import Collection
 from types import TracebackType
-from typing import Any
 
 from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses
 from kopf._cogs.clients import fences, limits, requests
@@ -23,8 +22,8 @@ from kopf._cogs.clients.watching import stream_states
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import versions
-from kopf._cogs.structs import credentials, references, selectors, vaults
-from kopf._core.actions import execution, lifecycles
+from kopf._cogs.structs import credentials, references, selectors
+from kopf._core.actions import execution
 from kopf._core.engines.activities import authentication, operator_handlers
 from kopf._core.engines.admission import reviewer as reviewer_
 from kopf._core.engines.admission import runner
@@ -33,14 +32,13 @@ from kopf._core.engines.events import posting, recorder
 from kopf._core.engines.indexing import indexers as indexers_
 from kopf._core.engines.leading import current, replicas
 from kopf._core.engines.peering import joining, pauses, ranking
-from kopf._core.engines.probing import endpoints
 from kopf._core.engines.reconciling import caches
-from kopf._core.intents import arguments, causes, registries
+from kopf._core.intents import arguments, causes
 from kopf._core.reactor import (
-    inventory,
     monitoring,
     neighbourhoods,
     observation,
+    operator_plans,
     orchestration,
     promotions,
     resolution,
@@ -62,33 +60,10 @@ FLIGHT_SHARE = 0.5
 """The share of the limit of requests in flight beyond which there is a crowd."""
 
 
-class SettingsError(Exception):
-    """Some settings have invalid values."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plan:
-    """The configuration of an operator to run."""
-
-    registry: registries.OperatorRegistry
-    settings: settings_.OperatorSettings
-    lifecycle: lifecycles.LifecycleFn
-    memo: Any
-    vault: vaults.Vault
-    memories: inventory.Memories
-    insights: observation.Insights
-    clusterwide: bool
-    patterns: Collection[references.NamespacePattern]
-    stop_flag: flags.Flag | None = None
-    ready_flag: flags.Flag | None = None
-    identity: str | None = None  # among other operators; generated if absent
-    endpoint: endpoints.Endpoint | None = None  # of the probes and metrics
-
-
 class Operator:
     """One run of an operator, in one event loop. It cannot be run again."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: operator_plans.Plan) -> None:
         self.plan = plan
         self.now = clocks.Clock()
         self.fence = fences.Fence()
@@ -274,9 +249,7 @@ class Operator:
     def _report_end(self) -> None:
         if self.is_started:
             runs, failed = summaries.count_runs(self.context.meter)
-            logger.info(
-                'The operator is stopped: handlers ran %d times, %d of them failed.', runs, failed
-            )
+            logger.info('The operator is stopped. Runs of handlers: %d, failed: %d.', runs, failed)
 
     def _report_ready(self) -> None:
         flags.raise_flag(self.plan.ready_flag)
@@ -332,15 +305,15 @@ class Operator:
         arguments.check_all(declared, indices=arguments.list_indices(declared))
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
-            raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')
+            raise operator_plans.SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')
 
         try:
             self.leadership.prepare()
         except replicas.PlaceError as error:
-            raise SettingsError(str(error)) from None
+            raise operator_plans.SettingsError(str(error)) from None
 
         if self.admission.is_needed and self.plan.settings.admission.server is None:
-            raise SettingsError(
+            raise operator_plans.SettingsError(
                 'There are handlers of admission, but no server that would call them. In a startup '
                 'handler, set settings.admission.server, e.g. to kopf.WebhookServer().'
             )

@@ -76,7 +76,7 @@ class Processor:
         self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
-        self._reconciler = reconcilers.Reconciler(served, wake)
+        self._reconciler = reconcilers.Reconciler(served, wake, is_synced)
         self._is_synced = is_synced
         # The objects with something to do that were seen only while the replica stood by.
         self._doubted: set[inventory.Key] = set()
@@ -295,7 +295,9 @@ class Processor:
                 step.body,
                 memory,
                 patches.Patch(body=step.body),
-                moment=views.Moment(_read_clock(), is_synced=view.moment.is_synced),
+                moment=views.Moment(
+                    _read_clock(), is_synced=not self.served.reconcilers or self._is_synced()
+                ),
             )
 
         is_left = step.body is not None and self.served.is_calm()

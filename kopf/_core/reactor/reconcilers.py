@@ -42,10 +42,13 @@ class Reconciled:
 class Reconciler:
     """The caller of the level-triggered handlers for the objects of one resource."""
 
-    def __init__(self, served: sites.Served, wake: Wake) -> None:
+    def __init__(
+        self, served: sites.Served, wake: Wake, is_synced: Callable[[], bool] = lambda: True
+    ) -> None:
         self.served = served
         self.site = served.site
         self._wake = wake
+        self._is_synced = is_synced
         self._warned: set[str] = set()  # the fields with contradicting changes, already reported
         self._env = execution.Environment(
             settings=self.site.settings,
@@ -66,7 +69,9 @@ class Reconciler:
         for handler in plan.skipped:
             _put(memory, handler, levels.skip(_get(memory, handler)))
         for handler in plan.held:
-            _put(memory, handler, levels.hold(_get(memory, handler)))
+            # The related objects can have become known since the decision: nothing would release it.
+            if decisions.is_early(view, handler, is_synced=self._is_synced()):
+                _put(memory, handler, levels.hold(_get(memory, handler)))
         is_answer = any(
             levels.Trigger.SELF in _get(memory, handler).pending for handler in plan.called
         )

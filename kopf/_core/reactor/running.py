@@ -21,7 +21,7 @@ from kopf._cogs.structs import memos, references, vaults
 from kopf._core.actions import lifecycles, signatures
 from kopf._core.engines.probing import endpoints
 from kopf._core.intents import registries
-from kopf._core.reactor import inventory, observation, operating, stopping
+from kopf._core.reactor import inventory, observation, operating, operator_plans, stopping
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
     """
     _check_options(options)
     liveness = options.get('liveness_endpoint')
-    plan = operating.Plan(
+    plan = operator_plans.Plan(
         registry=_choose(options.get('registry'), registries.get_default_registry),
         settings=_adjust_settings(options),
         lifecycle=signatures.narrow(
@@ -179,7 +179,7 @@ def _choose(option: OptionT | None, make: Callable[[], OptionT]) -> OptionT:
     return option if option is not None else make()
 
 
-_current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar(
+_current: contextvars.ContextVar[operator_plans.Plan | None] = contextvars.ContextVar(
     'kopf-operator', default=None
 )
 """The operator that has started the current task, directly or through other tasks."""
@@ -191,7 +191,7 @@ def get_current_vault() -> vaults.Vault | None:
     return plan.vault if plan is not None else None
 
 
-def _get_plan(task: asyncio.Task[Any]) -> operating.Plan | None:
+def _get_plan(task: asyncio.Task[Any]) -> operator_plans.Plan | None:
     """Get the operator to which the task belongs: tasks inherit the context of their creators."""
     if sys.version_info >= (3, 12):
         return task.get_context().get(_current)
@@ -199,7 +199,7 @@ def _get_plan(task: asyncio.Task[Any]) -> operating.Plan | None:
     return next((context.get(_current) for context in contexts), None)
 
 
-async def _run_plan(plan: operating.Plan) -> None:
+async def _run_plan(plan: operator_plans.Plan) -> None:
     async with stopping.Stopper(plan.settings, plan.stop_flag) as stopper:
         await operating.Operator(plan).run(stopper)
 

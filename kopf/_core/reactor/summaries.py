@@ -5,6 +5,7 @@ Texts only: the operator logs them. They contain no secrets.
 """
 
 import collections
+import re
 from collections.abc import Collection, Iterable
 
 from kopf._cogs.helpers import meters
@@ -12,13 +13,19 @@ from kopf._cogs.structs import references
 from kopf._core.actions import execution
 from kopf._core.intents import handlers
 
+PATTERN = re.compile(r'[^a-z0-9-]')
+"""What no name of a namespace contains: it is a pattern."""
+
 FAILURES = ('failed', 'ignored', 'retried')
 """The counted outcomes of attempts that mean failures."""
 
 
 def describe_scope(patterns: Collection[references.NamespacePattern], *, clusterwide: bool) -> str:
     """Describe where the objects are served."""
-    return 'the whole cluster' if clusterwide else f'the namespaces {", ".join(map(str, patterns))}'
+    if clusterwide:
+        return 'the whole cluster'
+    is_one = len(patterns) == 1 and not any(PATTERN.search(str(pattern)) for pattern in patterns)
+    return f'the {"namespace" if is_one else "namespaces"} {", ".join(map(str, patterns))}'
 
 
 def describe_handlers(declared: Iterable[execution.Handler]) -> str:

@@ -256,7 +256,9 @@ class Meddler:
         await self._sleep(0.0 if request.plural in STABLE else self._behind_until - _read_clock())
         count = 0
 
-        async with contextlib.aclosing(batches) as lines:
+        async with contextlib.aclosing(
+            self._delay(batches) if self._plan.lateness else batches
+        ) as lines:
             async for batch in lines:
                 for line in batch.splitlines(keepends=True):
                     count += 1
@@ -268,6 +270,21 @@ class Meddler:
                         if harm.way in (plans.Way.EXPIRE, plans.Way.END):
                             return
                         raise faults.Cut
+
+    async def _delay(self, batches: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """Pass the lines through in their order, all of them late by the same time."""
+        queue = asyncio.Queue[tuple[float, bytes] | None]()
+        reading = asyncio.create_task(_read_ahead(batches, queue), name='reader of a late stream')
+
+        try:
+            while (item := await queue.get()) is not None:
+                since, batch = item
+                await self._sleep(since + self._plan.lateness - _read_clock())
+                yield batch
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
 
     async def _pass(self, request: Request, line: bytes, number: int) -> bytes:
         harm = (
@@ -316,6 +333,18 @@ class Meddler:
 def is_by_operator() -> bool:
     """Return whether the change that is being stored now is made by the operator."""
     return _is_operator.get()
+
+
+async def _read_ahead(
+    batches: AsyncGenerator[bytes], queue: asyncio.Queue[tuple[float, bytes] | None]
+) -> None:
+    """Put the lines with the moments when they come; and then ``None``."""
+    try:
+        async with contextlib.aclosing(batches) as lines:
+            async for batch in lines:
+                queue.put_nowait((_read_clock(), batch))
+    finally:
+        queue.put_nowait(None)
 
 
 async def _tear(body: bytes) -> AsyncGenerator[bytes]:

@@ -107,6 +107,7 @@ class Plan:
     server: tuple[str, ...] = ()  # the names of the behaviours of the server
     conflicts: float = 0.0  # the share of patches refused with 409
     recreations: tuple[Recreation, ...] = ()
+    lateness: float = 0.0  # seconds by which all events of all streams are late
 
     @property
     def must_rest(self) -> bool:
@@ -117,6 +118,7 @@ class Plan:
         faults = [f'faults in {self.intensity:.0%} of requests'] if self.intensity else []
         server = [f'the server does {", ".join(self.server)}'] if self.server else []
         conflicts = [f'conflicts in {self.conflicts:.0%} of patches'] if self.conflicts else []
+        lateness = [f'all events are {self.lateness:g} s late'] if self.lateness else []
         parts = [
             *(f'killed {crash}' for crash in self.crashes),
             *map(str, self.gaps),
@@ -124,6 +126,7 @@ class Plan:
             *server,
             *conflicts,
             *map(str, self.recreations),
+            *lateness,
         ]
 
         return '; '.join(parts) or 'nothing goes wrong'

@@ -19,6 +19,9 @@ INVOCATION = re.compile(
 )
 """The log messages about the calls of handlers."""
 
+RECONCILIATION = re.compile(r"^(?P<object>\S+): Reconciler '(?P<id>.*)' is invoked\.$")
+"""The log messages about the calls of level-triggered handlers."""
+
 
 class RestlessOperatorError(AssertionError):
     """The operator keeps writing or calling its handlers, though nothing is changed by others."""
@@ -29,6 +32,9 @@ class Bounds:
     """The limits of activities on one object with no foreign changes."""
 
     rate: int = 100  # writes, or calls of one handler, within a minute
+    # Calls of one level-triggered handler within a minute, despite foreign changes: those of children
+    # concern the object too, and can follow from the calls, as when the garbage is collected.
+    reconciliations: int = 1000
     calls: int | None = None  # calls of one handler in total, for each start of the operator
 
 
@@ -52,6 +58,7 @@ class Watchdog:
         self._starts = 1
         self._endless: frozenset[str] = frozenset()
         self._moments: dict[Deed, collections.deque[float]] = {}
+        self._reconciliations: dict[Deed, collections.deque[float]] = {}
         self._counts: collections.Counter[Deed] = collections.Counter()
         self._total: collections.Counter[Deed] = collections.Counter()
         self.error: Exception | None = None
@@ -74,6 +81,8 @@ class Watchdog:
 
     def note_moment(self, moment: timelines.Moment) -> None:
         """Count a call of a handler, if the log message in the timeline is about one."""
+        if moment.kind == 'log' and (reconciled := RECONCILIATION.match(moment.text)):
+            self._note_reconciliation(reconciled['object'], reconciled['id'])
         found = INVOCATION.match(moment.text) if moment.kind == 'log' else None
         if found is None or found['id'] in self._endless:
             return
@@ -93,27 +102,36 @@ class Watchdog:
             self.error = error
             self.tripped.set()
 
-    def _note(self, deed: Deed) -> None:
-        now = self._clock()
-        moments = self._moments.setdefault(deed, collections.deque(maxlen=self._bounds.rate))
-        is_full = len(moments) == self._bounds.rate
+    def _note_reconciliation(self, object: str, id: str) -> None:
+        deed = Deed(object, f'the call of {id!r}')
+        most = self._bounds.reconciliations
+        if self._is_excessive(self._reconciliations, deed, most):
+            text = f'{deed.text} for {object} is done more than {most} times within a minute'
+            self._trip(text, circumstances='')
 
-        if is_full and now - moments[0] < MINUTE:
+    def _note(self, deed: Deed) -> None:
+        if self._is_excessive(self._moments, deed, self._bounds.rate):
             self._trip(
                 f'{deed.text} for {deed.object} is done more than {self._bounds.rate} times '
                 f'within a minute'
             )
 
-        moments.append(now)
         self._counts[deed] += 1
         self._total[deed] += 1
 
-    def _trip(self, text: str) -> None:
-        self.fail(
-            RestlessOperatorError(
-                f'The operator runs in circles: {text}, with no changes by others.'
-            )
-        )
+    def _is_excessive(
+        self, noted: dict[Deed, collections.deque[float]], deed: Deed, most: int
+    ) -> bool:
+        """Note the moment; return whether there were as many in the minute before."""
+        now = self._clock()
+        moments = noted.setdefault(deed, collections.deque(maxlen=most))
+        is_full = len(moments) == most
+        is_excessive = is_full and now - moments[0] < MINUTE
+        moments.append(now)
+        return is_excessive
+
+    def _trip(self, text: str, circumstances: str = ', with no changes by others') -> None:
+        self.fail(RestlessOperatorError(f'The operator runs in circles: {text}{circumstances}.'))
 
 
 def describe_unrest(

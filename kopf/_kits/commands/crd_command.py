@@ -106,7 +106,7 @@ def build(paths: Sequence[str], modules: Sequence[str]) -> list[dict[str, Any]]:
     except loaders.LoadingError as e:
         raise runs.Failure(str(e)) from e.__cause__
     except Exception as e:
-        raise runs.BrokenCode(e) from e
+        raise runs.explain(e) from e
 
 
 def verify(bodies: Sequence[Mapping[str, Any]]) -> None:

@@ -120,7 +120,7 @@ def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decora
             '--dev',
             is_flag=True,
             is_eager=True,  # parsed before the priority
-            help=f'Have the priority of developers, {DEV_PRIORITY}, whatever else is said.',
+            help=f'Use the priority of developers, {DEV_PRIORITY}, and ignore --priority.',
         )(fn)
 
     return decorate

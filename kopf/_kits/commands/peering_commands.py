@@ -130,7 +130,7 @@ def _order(controls: options.CLIControls, chosen: dict[str, Any], record: Any) -
 
     if not clusterwide and not patterns:
         logger.warning(
-            'The peering of the whole cluster is meant, as it is not said otherwise. '
+            'The peering of the whole cluster is used, as no scope is given. '
             'Add --all-namespaces to confirm, or --namespace to choose.'
         )
 

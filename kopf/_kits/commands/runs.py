@@ -59,6 +59,19 @@ class BrokenCode(click.ClickException):
         click.echo(self.message, file=file, nl=False, err=True)
 
 
+def explain(error: Exception) -> click.ClickException:
+    """
+    Return the failure to show for an error of the users' code.
+
+    Classes that cannot be resources need one line: their message says what to change.
+    """
+    if not isinstance(error, resource_types.DeclarationError | resource_types.MissingLibraryError):
+        return BrokenCode(error)
+
+    place = loaders.find_place(error.__traceback__)
+    return Failure(str(error) if place is None else f'{place}: {error}')
+
+
 @click.command
 @options.scope_options(
     one='Serve the objects of this namespace', whole='Serve the whole cluster; this is the default.'
@@ -258,7 +271,7 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> Sequence[str]:
     except arguments.SignatureError as e:
         raise Failure(str(e)) from e
     except Exception as e:
-        raise BrokenCode(e) from e
+        raise explain(e) from e
 
     if not any(registries.get_default_registry()._iter_handlers()):
         _complain_of_no_handlers(
@@ -294,7 +307,7 @@ def operate(
     from kopf._core.engines.activities import operator_handlers
     from kopf._core.engines.probing import endpoints
     from kopf._core.intents import arguments
-    from kopf._core.reactor import operating, running, stopping
+    from kopf._core.reactor import operator_plans, running, stopping
 
     if _is_process():
         stopping.end_with_operator()
@@ -309,7 +322,7 @@ def operate(
             credentials.LoginError,
             operator_handlers.ActivityError,
             arguments.SignatureError,
-            operating.SettingsError,
+            operator_plans.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
         ) as e:
@@ -353,7 +366,7 @@ def _choose_scope(chosen: dict[str, Any], *, is_sandboxed: bool) -> None:
     chosen['clusterwide'] = True
     if not is_sandboxed:
         logger.warning(
-            'The whole cluster is served, as it is not said what to serve. '
+            'The whole cluster is served, as no scope is given. '
             'Add --all-namespaces to confirm, or --namespace to choose.'
         )
 

@@ -169,6 +169,7 @@ async def test_cancelled_requests_take_their_connections_with_them(scripted, ope
         pytest.param('/y?z=1', 200, id='path'),
         pytest.param('{url}/y', 200, id='same-server'),
         pytest.param('http://127.0.0.2:1/y', 302, id='other-server'),
+        pytest.param('http://[', 302, id='not-a-url'),
     ],
 )
 async def test_redirects_are_followed_only_within_the_server(

@@ -70,6 +70,27 @@ ANSWERS = [
     ),
     pytest.param(CHUNKED + chunked(), 200, b'', True, id='no-chunks'),
     pytest.param(
+        b'HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n',
+        204,
+        b'',
+        True,
+        id='no-content-compressed',
+    ),
+    pytest.param(
+        b'HTTP/1.1 304 Not Modified\r\nContent-Encoding: gzip\r\nContent-Length: 30\r\n\r\n',
+        304,
+        b'',
+        True,
+        id='not-modified-compressed',
+    ),
+    pytest.param(
+        HEAD + b'Content-Encoding: gzip\r\nContent-Length: 0\r\n\r\n',
+        200,
+        b'',
+        True,
+        id='empty-compressed',
+    ),
+    pytest.param(
         HEAD + b'Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s' % (len(ZIPPED), ZIPPED),
         200,
         b'{"x": 1}' * 100,
@@ -159,6 +180,14 @@ def test_names_of_headers_are_of_one_case_and_values_are_joined():
     assert reader.headers == {'Retry-After': '5', 'Warning': 'a, b', 'Content-Length': '0'}
 
 
+def test_trailers_of_bodies_are_no_headers():
+    trailers = b'0\r\nLocation: /elsewhere\r\nRetry-After: 600\r\n\r\n'
+    reader = read(CHUNKED + chunked(b'{}', end=trailers))
+
+    assert (reader.take(), reader.is_complete) == (b'{}', True)
+    assert reader.headers == {'Transfer-Encoding': 'chunked'}
+
+
 @pytest.mark.parametrize(
     'raw',
     [
@@ -166,6 +195,10 @@ def test_names_of_headers_are_of_one_case_and_values_are_joined():
         pytest.param(b'HTTP/2.0 200 OK\r\n\r\n', id='version'),
         pytest.param(b'HTTP/1.1 OK\r\n\r\n', id='no-code'),
         pytest.param(b'HTTP/1.1 2000 OK\r\n\r\n', id='long-code'),
+        pytest.param(
+            b'HTTP/1.1 050 OK\r\nContent-Length: 1\r\n\r\n?' + HEAD + b'Content-Length: 1\r\n\r\n!',
+            id='low-code',
+        ),
         pytest.param(HEAD + b'Content-Length: -1\r\n\r\n', id='negative-length'),
         pytest.param(HEAD + b'Content-Length: 5, 5\r\n\r\n', id='two-lengths'),
         pytest.param(

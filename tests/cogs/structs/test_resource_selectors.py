@@ -144,6 +144,11 @@ def test_resources_are_matched(notation, expected):
         ),
         pytest.param(selectors.Selector(kind='Pod'), 'kind=Pod', id='keyword'),
         pytest.param(
+            selectors.Selector('kopf.dev', 'v1', plural='kopfexamples'),
+            'kopfexamples.v1.kopf.dev',
+            id='plural',
+        ),
+        pytest.param(
             selectors.Selector('kopf.dev', 'v1', category='all'),
             'category=all.v1.kopf.dev',
             id='category',

@@ -495,7 +495,7 @@ def test_failure_of_all_logins_tells_what_was_tried(monkeypatch):
         '  login_with_service_account: not applicable here',
         '  login_fn: Too bad.',
         '  other: KeyError',
-        'Set KUBECONFIG to a kubeconfig, or put it to ~/.kube/config, or run in a pod with a service account, '
+        'Set KUBECONFIG to a kubeconfig, or put it in ~/.kube/config, or run in a pod with a service account, '
         'or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run --sandbox.',
     ]
 

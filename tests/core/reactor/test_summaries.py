@@ -19,7 +19,8 @@ def fn(**_):
     'patterns, clusterwide, expected',
     [
         pytest.param((), True, 'the whole cluster', id='clusterwide'),
-        pytest.param(('ns1',), False, 'the namespaces ns1', id='one'),
+        pytest.param(('ns-1',), False, 'the namespace ns-1', id='one'),
+        pytest.param(('ns*',), False, 'the namespaces ns*', id='one-pattern'),
         pytest.param(
             ('ns1', 'app-*,!*-test'), False, 'the namespaces ns1, app-*,!*-test', id='patterns'
         ),

@@ -13,7 +13,7 @@ from webhook_servers import MANAGED, Hall, find_records, wait_for_records
 
 import kopf
 from kopf._cogs.structs import reviews
-from kopf._core.reactor import operating
+from kopf._core.reactor import operator_plans
 
 pytestmark = pytest.mark.usefixtures('cluster')
 
@@ -65,7 +65,7 @@ class ManagedServer(Server):
 async def test_operators_with_handlers_but_with_no_server_fail_at_startup(run_operator, logs):
     operator = await run_operator()
 
-    with pytest.raises(operating.SettingsError, match=r'settings\.admission\.server'):
+    with pytest.raises(operator_plans.SettingsError, match=r'settings\.admission\.server'):
         await operator.task
     assert not any(text.startswith('The operator is started') for text in logs())
     assert not operator.ready_flag.is_set()

@@ -13,7 +13,7 @@ import kopf
 import kopf.testing
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.engines.activities import operator_handlers
-from kopf._core.reactor import inventory, operating
+from kopf._core.reactor import inventory, operator_plans
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ async def test_wrong_settings_are_reported_all_together_with_no_requests(
     cluster.sandbox.requests.clear()
     operator = await run_operator()
 
-    with pytest.raises(operating.SettingsError) as caught:
+    with pytest.raises(operator_plans.SettingsError) as caught:
         await operator.task
 
     for name in ['queueing.worker_limit', 'persistence.finalizer', 'networking.request_timeout']:

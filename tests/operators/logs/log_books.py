@@ -29,7 +29,7 @@ UNSTABLE = [
     (re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'), 'UID'),
     (re.compile(r'127\.0\.0\.1:\d+'), '127.0.0.1:PORT'),
     (re.compile(r'kopf \d+\.\d+\.[\w+]+'), 'kopf VERSION'),
-    (re.compile(r'ran \d+ times, \d+ of'), 'ran N times, N of'),
+    (re.compile(r'handlers: \d+, failed: \d+'), 'handlers: N, failed: N'),
     (re.compile(r'in \d+\.\d+ seconds'), 'in N seconds'),
 ]
 

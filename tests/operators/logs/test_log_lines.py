@@ -296,6 +296,4 @@ async def test_runs_and_failures_are_told_at_the_end(cluster, on, run_operator, 
     await cluster.wait_until_handled(x=1)
     await operator.stop()
 
-    assert (
-        logs(logging.INFO)[-1] == 'The operator is stopped: handlers ran 2 times, 1 of them failed.'
-    )
+    assert logs(logging.INFO)[-1] == 'The operator is stopped. Runs of handlers: 2, failed: 1.'

@@ -209,3 +209,39 @@ async def test_related_objects_are_not_handled_themselves(
     assert len(memories) == 1
     asked = [one for one in sandbox.requests if one.user_agent.startswith('kopf/')]
     assert [one for one in asked if one.method != 'GET'] == []
+
+
+@pytest.mark.guarantee('RCL-005')
+async def test_objects_are_reconciled_if_all_is_listed_while_the_finalizer_is_being_added(
+    sandbox, cluster, registry, calls, run_operator
+):
+    declare(registry, calls, watches={'secrets': kopf.ref('spec.secret')}, deletion=True)
+    await cluster.create('obj', spec={'secret': 'password'})
+    sandbox.faults.inject(verb='list', resource='secrets', latency=1)
+    sandbox.faults.inject(verb='patch', resource='kopfexamples', latency=3)
+    await run_operator()
+    await settle(100)
+
+    assert [call[0] for call in calls] == ['obj']
+
+
+@pytest.mark.guarantee('RCL-005')
+async def test_objects_are_reconciled_if_all_is_listed_while_other_handlers_run(
+    sandbox, cluster, registry, calls, run_operator
+):
+    declare(registry, calls, watches={'secrets': kopf.ref('spec.secret')})
+
+    @kopf.on.resume('kopfexamples', registry=registry)
+    async def resume(**_):
+        await asyncio.sleep(3)
+
+    await cluster.create('obj', spec={'secret': 'password'})
+    operator = await run_operator()
+    await settle()
+    await operator.stop()
+    calls.clear()
+    sandbox.faults.inject(verb='list', resource='secrets', latency=1)
+    await run_operator()
+    await settle(100)
+
+    assert [call[0] for call in calls] == ['obj']

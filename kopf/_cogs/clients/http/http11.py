@@ -27,6 +27,7 @@ so they are not limited in total.
 
 _VERSIONS = ('1.0', '1.1')
 _COMPRESSED = frozenset({b'gzip', b'x-gzip', b'deflate'})
+_BODILESS = frozenset({204, 304})
 
 
 class WireError(Exception):
@@ -163,7 +164,7 @@ class Reader:
             self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_over:
+        if not self.has_head:  # the trailers of the body are no headers
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -173,6 +174,8 @@ class Reader:
             raise self._fail('the version of HTTP is not known')
 
         code = self._parser.get_status_code()
+        if code < 100:  # the parser gives such responses a body, which is not ours
+            raise self._fail('the status code is wrong')
         if code < 200 and code != 101:
             self._headers.clear()
             return
@@ -213,10 +216,12 @@ class Reader:
     def _prepare(self) -> None:
         """Choose how to read the body."""
         lengths = 0
+        is_empty = self.code in _BODILESS
         for name, value in self._headers:
             match name.lower():
                 case b'content-length':
                     lengths += 1
+                    is_empty = is_empty or not value.strip(b'0 \t')
                     self._is_endless = False
                 case b'transfer-encoding':
                     if value.strip().lower() != b'chunked':
@@ -228,6 +233,8 @@ class Reader:
 
         if lengths > 1:
             raise self._fail('the length is not the only one')
+        if is_empty:
+            self._inflate = None
 
         is_modern = self._parser.get_http_version() == '1.1'
         self.is_reusable = is_modern and self._parser.should_keep_alive()

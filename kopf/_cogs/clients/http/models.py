@@ -119,5 +119,8 @@ def find_redirect(call: Call, server: str, url: str, code: int, location: str | 
     if location is None or call.method != 'GET' or code not in REDIRECTS:
         return None
 
-    target = urllib.parse.urljoin(f'{server}{url}', location)
+    try:
+        target = urllib.parse.urljoin(f'{server}{url}', location)
+    except ValueError:  # not a URL
+        return None
     return target.removeprefix(server) if target.startswith(f'{server}/') else None

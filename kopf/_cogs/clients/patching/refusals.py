@@ -53,11 +53,17 @@ def is_outdated(refusal: errors.APIError) -> bool:
 
 
 def is_namesake(refusal: errors.APIError | None) -> bool:
-    """Return whether the changes are refused because the name now belongs to another object."""
-    if refusal is None:
+    """
+    Return whether the changes are refused because the name now belongs to another object.
+
+    The code matters: webhooks usually deny with other codes, possibly quoting such words.
+    """
+    if not isinstance(refusal, errors.APIConflictError | errors.APIInvalidError):
         return False
-    causes = dicts.resolve(refusal.details, ('causes',))
-    fields = [cause.get('field') for cause in causes or () if isinstance(cause, Mapping)]
+
+    causes = refusal.details.get('causes')
+    listed = causes if isinstance(causes, list) else []
+    fields = [cause.get('field') for cause in listed if isinstance(cause, Mapping)]
     return 'metadata.uid' in fields or 'UID in precondition' in refusal.message
 
 

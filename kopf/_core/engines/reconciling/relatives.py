@@ -89,7 +89,7 @@ class _Relatives:
             if link.selector.matches(relation.target)
             and (link.selector == wanted or wanted.matches(relation.target))
         ]
-        if not served and all(link.selector != wanted for link in self._links):
+        if not served and repr(wanted) not in set(self):
             raise UnknownRelativesError(
                 f'The objects of {wanted!r} are not known here. '
                 f'Declared are: {", ".join(self) or "none"}. '

@@ -185,3 +185,26 @@ def test_refused_part_is_left_out(patch, fns, own, is_amended, expected):
     )
 
     assert describe(losses.lessen(changes, is_amended=is_amended)) == expected
+
+
+PRECONDITION = 'Precondition failed: UID in precondition: uid1, UID in object meta: uid2'
+OF_UID = {'causes': [{'field': 'metadata.uid'}]}
+
+
+@pytest.mark.parametrize(
+    'code, message, details, expected',
+    [
+        pytest.param(409, PRECONDITION, {}, True, id='precondition'),
+        pytest.param(422, 'metadata.uid: Invalid value', OF_UID, True, id='changed-uid'),
+        pytest.param(409, 'the object has been modified', {}, False, id='conflict'),
+        pytest.param(422, 'spec.size: Invalid value', {'causes': 5}, False, id='strange-causes'),
+        pytest.param(403, PRECONDITION, {}, False, id='denied-with-these-words'),
+        pytest.param(400, 'denied by a webhook', OF_UID, False, id='denied-for-this-field'),
+    ],
+)
+def test_refusal_for_another_object_of_the_same_name_is_recognised(
+    code, message, details, expected
+):
+    error = errors.build_error(errors.Refusal(code, message=message, details=details))
+
+    assert refusals.is_namesake(error) is expected

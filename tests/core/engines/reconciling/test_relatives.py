@@ -12,6 +12,7 @@ from stored_objects import (
     build_body,
 )
 
+import kopf
 from kopf._cogs.structs import objects
 from kopf._core.engines.reconciling import relations, relatives, stores
 from kopf._core.intents import mappings
@@ -65,6 +66,22 @@ def related(known):
 def name_all(found):
     assert all(isinstance(body, objects.Body) for body in found)
     return [body.metadata.name for body in found]
+
+
+def test_declared_resources_are_named_as_they_are_read(known):
+    @kopf.crd('relatives.kopf.dev/v1', plural='kids')
+    class Kid:
+        spec: dict[str, str]
+
+    owns = mappings.parse_owns([Kid, 'services'])
+    feed(known, CHILDREN, build_body('a', 'a', '1', owner='p'))
+
+    owned = relatives.Owned(known, objects.Body(PARENT), PARENTS, owns)
+
+    assert {resource: name_all(owned[resource]) for resource in owned} == {
+        'kids.v1.relatives.kopf.dev': [],
+        'services': ['a'],
+    }
 
 
 def test_children_are_read_by_resource_and_by_name(known, owned):
