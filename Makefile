@@ -71,6 +71,7 @@ lint: $(VENV)/.for-lint ## check the style, the sizes, the types, and the layers
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 	$(BIN)/ruff check --preview --select E3
+	$(BIN)/ruff check --config lint.pycodestyle.max-line-length=100 --select E501 kopf
 	$(BIN)/python tools/count_branches.py kopf
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -310,7 +310,8 @@ class Operator:
             kind = body['apiVersion'], body['kind']
             if kind not in defined and self._cluster.find(*kind) is None:
                 raise manifests.ManifestError(
-                    f'Cannot apply {name!r} from {source}: there is no kind {kind[1]} in version {kind[0]}.'
+                    f'Cannot apply {name!r} from {source}: there is no kind {kind[1]} in version '
+                    f'{kind[0]}.'
                 )
 
 

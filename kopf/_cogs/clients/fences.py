@@ -86,7 +86,7 @@ class Fence:
         self._limit = limit
 
     def extend(self, since: Moment) -> None:
-        """Permit to write: the Lease is acquired or renewed by a request that began at that time."""
+        """Permit to write: the Lease was acquired or renewed by a request that began then."""
         self._since = since
 
     def revoke(self) -> None:
@@ -103,7 +103,7 @@ class Fence:
         return None if self._loop is None else self._check
 
     def get_lenient_permit(self) -> Permit | None:
-        """Return the check for reports: replicas that stand by can make them, lost leaders cannot."""
+        """Return the check for reports: standbys can make them, but lost leaders cannot."""
         return None if self._loop is None else self._check_loss
 
     def _check(self) -> None:

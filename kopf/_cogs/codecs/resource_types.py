@@ -11,7 +11,7 @@ ATTRIBUTE: Final = '__kopf_declaration__'
 """Where a class has its declaration."""
 
 Naming = Literal['camel', 'none']
-"""How the names of fields in Python become those in the API: ``min_size`` is ``minSize`` or itself."""
+"""How fields in Python are named in the API: ``min_size`` is ``minSize`` or itself."""
 
 
 _declared: dict[tuple[str, str], type] = {}

@@ -162,7 +162,7 @@ def is_early(view: views.View, handler: handlers.ReconcileHandler, *, is_synced:
 
 
 def decide_change(view: views.View) -> Change:
-    """Decide what to do for the change of the object, regardless of the level-triggered handlers."""
+    """Decide what to do for the change of the object, regardless of the levels."""
     if view.moment.is_awaiting:
         return AWAIT
     if view.outbox is not None and (view.outbox.patch or view.outbox.fns) and not view.is_refused:

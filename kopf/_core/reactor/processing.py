@@ -37,9 +37,7 @@ from kopf._core.reactor import (
 )
 
 UNTHROTTLED_DELAY = 60.0
-"""
-Seconds before a retry after an error if no error delays are configured; new events are not delayed.
-"""
+"""Seconds before a retry after an error if no error delays are configured."""
 
 STEPS = 5
 """

@@ -25,7 +25,7 @@ Queues a known object to be processed again, by its key; returns false if it can
 """
 
 Told = frozenset[ids.HandlerId] | None
-"""The handlers that know the changes of an object, as they made them; ``None`` for no such changes."""
+"""The handlers that know the changes, as they made them; ``None`` for no such changes."""
 
 _NOT_TOLD: frozenset[ids.HandlerId] = frozenset()
 
@@ -69,7 +69,7 @@ class Reconciler:
         for handler in plan.skipped:
             _put(memory, handler, levels.skip(_get(memory, handler)))
         for handler in plan.held:
-            # The related objects can have become known since the decision: nothing would release it.
+            # If the related objects are known since the decision, nothing would release it.
             if decisions.is_early(view, handler, is_synced=self._is_synced()):
                 _put(memory, handler, levels.hold(_get(memory, handler)))
         is_answer = any(

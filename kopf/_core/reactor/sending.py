@@ -78,8 +78,8 @@ class Sender:
         """
         Send all changes of the object, and remember what follows from the responses.
 
-        ``told`` are the level-triggered handlers that know the changes, as they made them all; without
-        changes by users, all handlers know them.
+        ``told`` are the level-triggered handlers that know the changes, as they made them all;
+        without changes by users, all handlers know them.
 
         Values equal to the known object are omitted only if the object could not have changed since
         the handlers were called, as with event handlers that await nothing. Otherwise, there can be

@@ -1,5 +1,5 @@
 """
-Server behaviours: how the API server modifies the written objects, as a mutating admission webhook does.
+Server behaviours: how the API server modifies the written objects, as a mutating webhook does.
 
 A behaviour is a function that modifies the body of an object in place, or refuses it with
 `AdmissionError`. It depends only on the body, and is idempotent: so every object reaches a state

@@ -32,8 +32,8 @@ class Bounds:
     """The limits of activities on one object with no foreign changes."""
 
     rate: int = 100  # writes, or calls of one handler, within a minute
-    # Calls of one level-triggered handler within a minute, despite foreign changes: those of children
-    # concern the object too, and can follow from the calls, as when the garbage is collected.
+    # Calls of one level-triggered handler within a minute, despite foreign changes: those of
+    # children concern the object too, and can follow from the calls, as the collecting of garbage.
     reconciliations: int = 1000
     calls: int | None = None  # calls of one handler in total, for each start of the operator
 

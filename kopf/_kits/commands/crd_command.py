@@ -1,5 +1,5 @@
 """
-The CRD command: ``kopf crd``, which prints the definitions of the declared classes, and checks them.
+The CRD command: ``kopf crd`` prints the definitions of the declared classes, and checks them.
 
 Every definition is applied to a sandbox before anything is printed: what is printed is accepted.
 """

@@ -1,5 +1,5 @@
 """
-Peering commands: ``kopf freeze`` and ``kopf resume``, which pause and resume the operators of a peering.
+Peering commands: ``kopf freeze`` and ``kopf resume`` pause and resume the operators of a peering.
 
 Each command writes into the peering objects once, on behalf of a person, and exits. Mistakes in the
 command line are reported in one line with the exit code 2; errors of the cluster, with the code 1.

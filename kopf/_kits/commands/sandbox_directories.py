@@ -1,5 +1,5 @@
 """
-Sandbox directories: a stable place for the kubeconfig of a command's sandbox, the same in every run.
+Sandbox directories: a stable place for the kubeconfig of a command's sandbox.
 
 There is one directory per user and per working directory of the command, so that the variable
 ``KUBECONFIG`` in another terminal stays valid when the command is restarted. The directory is

@@ -22,8 +22,9 @@ KIND = 'AdmissionReview'
 VERSIONS = ('v1', 'v1beta1')
 
 _UNDECODABLE = (
-    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct "
-    '{{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }}'
+    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type "
+    'struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+    'Kind string "json:\\"kind,omitempty\\"" }}'
 )
 _FIELDS: tuple[
     tuple[str, type, str], ...

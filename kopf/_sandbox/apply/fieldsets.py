@@ -134,7 +134,8 @@ def render_step(step: str) -> str:
             return f'.{content}'
         case 'k:':
             fields = json.loads(content)
-            return f'[{",".join(f"{name}={go_format.quoted(fields[name])}" for name in sorted(fields))}]'
+            listed = (f'{name}={go_format.quoted(fields[name])}' for name in sorted(fields))
+            return f'[{",".join(listed)}]'
         case 'v:':
             return f'[={go_format.quoted(json.loads(content))}]'
         case _:
@@ -151,7 +152,9 @@ def build_item_step(item: Any, schema: schemas.Schema) -> str:
     """Return the step of a list's item; raise `ValueError` if the item has no identity."""
     if schema.list_type == 'map':
         keys = _read_keys(item, schema)
-        return f'k:{{{",".join(f"{go_format.encode(name)}:{go_format.encode(keys[name])}" for name in sorted(keys))}}}'
+        encode = go_format.encode
+        listed = (f'{encode(name)}:{encode(keys[name])}' for name in sorted(keys))
+        return f'k:{{{",".join(listed)}}}'
 
     if isinstance(item, dict):
         raise ValueError("associative list without keys has an element that's a map type")

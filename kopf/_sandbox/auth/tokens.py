@@ -167,7 +167,8 @@ class Signer:
 
         signed = f'{self._header}.{_encode(_dump(claims))}'
         pair = utils.decode_dss_signature(self.key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        return f'{signed}.{_encode(b"".join(number.to_bytes(_SIGNATURE_HALF, "big") for number in pair))}'
+        signature = b''.join(number.to_bytes(_SIGNATURE_HALF, 'big') for number in pair)
+        return f'{signed}.{_encode(signature)}'
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
         """Return the claims of a token, or ``None`` if another key signed it. Ignores the time."""

@@ -114,7 +114,8 @@ def _parse_url(text: str) -> Url:
     is_absolute = bool(parts.scheme) or text.startswith('/')
     if not is_absolute or ' ' in text:
         raise values.EvaluationError(
-            f'URL parse error during conversion from string: parse "{text}": invalid URI for request'
+            f'URL parse error during conversion from string: parse "{text}": '
+            'invalid URI for request'
         )
     return Url(parts, text)
 

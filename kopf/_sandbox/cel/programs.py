@@ -51,7 +51,7 @@ def compile_program(
     environment: checker.Environment,
     wanted: tuple[cel_types.Type, ...] = (cel_types.BOOL,),
 ) -> Program:
-    """Compile an expression that must be of one of the types, if there are any; raise `CompilationError`."""
+    """Compile an expression of one of the types, if any; raise `CompilationError`."""
     try:
         node = syntax.parse(text)
     except syntax.SyntaxProblem as problem:

@@ -70,7 +70,8 @@ def quoted(value: Any) -> str:
 def literal(value: Any) -> str:
     """Format a value as in the source code: ``map[string]interface {}{"name":"app"}``."""
     if isinstance(value, dict):
-        return f'{go_type(value)}{{{", ".join(f"{quoted(key)}:{literal(value[key])}" for key in sorted(value))}}}'
+        listed = (f'{quoted(key)}:{literal(value[key])}' for key in sorted(value))
+        return f'{go_type(value)}{{{", ".join(listed)}}}'
     if isinstance(value, list):
         return f'{go_type(value)}{{{", ".join(literal(item) for item in value)}}}'
     return quoted(value)

@@ -203,7 +203,8 @@ def _name_operation(target: Target, action: Action, group_version: str) -> str:
     many = 'Collection' if action.name == 'deletecollection' else ''
     scope = 'Namespaced' if target.resource.namespaced and not target.everywhere else ''
     everywhere = 'ForAllNamespaces' if target.everywhere else ''
-    return f'{action.prefix}{group_version}{many}{scope}{target.resource.kind}{target.suffix}{everywhere}'
+    kind = f'{target.resource.kind}{target.suffix}'
+    return f'{action.prefix}{group_version}{many}{scope}{kind}{everywhere}'
 
 
 def _build_body(target: Target, action: Action) -> dict[str, Any] | None:

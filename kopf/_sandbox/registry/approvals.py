@@ -1,8 +1,8 @@
 """
 Approvals: the conditions of certificate signing requests, which say whether they are approved.
 
-Approvals and denials are final, and exclude each other. Only the subresource ``approval`` sets them;
-the certificates are set through the status.
+Approvals and denials are final, and exclude each other. Only the subresource ``approval`` sets
+them; the certificates are set through the status.
 """
 
 from collections.abc import Mapping

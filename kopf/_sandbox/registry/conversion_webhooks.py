@@ -66,7 +66,7 @@ class Converter:
                 stored.views = views
 
     async def make_storable(self, resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert an object of this resource's version to the stored form. May modify the object."""
+        """Convert an object of this version to the stored form. May modify the object."""
         if resource.conversion is not None:
             body = await self.convert(resource, body, resource.stored_api_version)
         return conversions.make_storable(resource, body)

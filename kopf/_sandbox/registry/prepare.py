@@ -277,9 +277,10 @@ def _check_is_object(resource: kinds.Resource, body: Any) -> None:
         type(body), 'null'
     )
     raise errors.bad_request(
-        f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get version/kind; "
-        f'json parse error: json: cannot unmarshal {kind} into Go value of type struct '
-        '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } '
+        f'the object provided is unrecognized (must be of type {resource.kind}): '
+        f"couldn't get version/kind; json parse error: json: cannot unmarshal {kind} "
+        'into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+        'Kind string "json:\\"kind,omitempty\\"" } '
         f'({json.dumps(body).encode().hex()})'
     )
 
@@ -420,7 +421,7 @@ def _take_status(
 
 
 def _take_node(obj: dict[str, Any], old: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Take only the node of a pod, and note that the pod is scheduled. It is the same generation."""
+    """Take only the node of a pod, and note that the pod is scheduled."""
     status = old.get('status') or {}
     condition = {
         'type': 'PodScheduled',

@@ -202,7 +202,7 @@ def _load_guarded_payload() -> type[Any]:
     from aiohttp import payload
 
     class GuardedPayload(payload.BytesPayload):
-        """The body of a request that is written only if still permitted when there is a connection."""
+        """The body of a request, written only if still permitted when there is a connection."""
 
         def __init__(self, body: bytes, permit: Callable[[], None]) -> None:
             super().__init__(body)

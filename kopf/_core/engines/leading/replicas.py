@@ -63,7 +63,7 @@ def choose_terms(settings: settings_.LeadershipSettings) -> elections.Terms:
 
 
 def make_identity(environ: Mapping[str, str]) -> str:
-    """Make a new identity: that of the pod or of the machine for people, and unique for replicas."""
+    """Make a unique identity that names the pod or the machine."""
     return f'{environ.get("POD_NAME") or socket.gethostname()}_{uuid.uuid4()}'
 
 

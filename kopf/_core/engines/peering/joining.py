@@ -94,7 +94,7 @@ class Peering:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether other operators are ignored: with an election, also those in the usual peering."""
+        """Whether others are ignored: with an election, also those in the usual peering."""
         settings = self._settings
         is_usual = settings.name == settings_.PeeringSettings.name and not settings.mandatory
         is_elected = self._context.settings.leadership.name is not None

@@ -1,9 +1,9 @@
 """
 Stores: the objects of the reconciled, owned and watched resources, in memory.
 
-A store is fed by the streams of its resource, before the handlers see the events, and by the answers
-to our own writes, so that reading never returns an object older than what we wrote. The objects
-are packed, and are unpacked for each reading: readers can do with them what they want.
+A store is fed by the streams of its resource, before the handlers see the events, and by the
+responses to our own writes, so that reading never returns an object older than what we wrote. The
+objects are packed, and are unpacked for each reading: readers can do with them what they want.
 
 A store is changed in the event loop of the operator. It can be read in any thread at any time.
 """

@@ -124,9 +124,10 @@ def _either(obj: cells.Object, core: str, newer: str) -> Any:
 
 def print_quota(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     hard = cells.mapping(obj, 'status', 'hard')
+    used = cells.mapping(obj, 'status', 'used')
     shown = {
-        resource: f'{resource}: {cells.quantity(obj, "status", "used", resource)}/{cells.quantity(hard, resource)}'
-        for resource in sorted(hard)
+        name: f'{name}: {cells.quantity(used, name)}/{cells.quantity(hard, name)}'
+        for name in sorted(hard)
     }
     limits = [text for resource, text in shown.items() if resource.startswith('limits.')]
     requests = [text for resource, text in shown.items() if not resource.startswith('limits.')]

@@ -153,9 +153,10 @@ def print_scale(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 def print_autoscaler(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     least = cells.dig(obj, 'spec', 'minReplicas')
+    target = cells.mapping(obj, 'spec', 'scaleTargetRef')
     return [
         cells.name(obj),
-        f'{cells.text(obj, "spec", "scaleTargetRef", "kind")}/{cells.text(obj, "spec", "scaleTargetRef", "name")}',
+        f'{cells.text(target, "kind")}/{cells.text(target, "name")}',
         _show_metrics(*_read_metrics(obj)),
         cells.UNSET if least is None else str(least),
         cells.number(obj, 'spec', 'maxReplicas'),
@@ -203,7 +204,8 @@ def _show_metric(spec: cells.Object, status: cells.Object) -> str:
                 f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")}'
             )
         case 'External' | 'Object' if target.get('averageValue') is not None:
-            return f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")} (avg)'
+            average = _show_amount(current, 'averageValue')
+            return f'{average}/{cells.quantity(target, "averageValue")} (avg)'
         case 'External' | 'Object':
             return f'{_show_amount(current, "value")}/{cells.quantity(target, "value")}'
         case _:
@@ -215,7 +217,8 @@ def _show_utilization(target: cells.Object, current: cells.Object) -> str:
         return f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")}'
     used = current.get('averageUtilization')
     wanted = target.get('averageUtilization')
-    return f'{cells.UNKNOWN if used is None else f"{used}%"}/{"<auto>" if wanted is None else f"{wanted}%"}'
+    shown = cells.UNKNOWN if used is None else f'{used}%'
+    return f'{shown}/{"<auto>" if wanted is None else f"{wanted}%"}'
 
 
 def _show_amount(current: cells.Object, field: str) -> str:

@@ -1,8 +1,8 @@
 """
 Resource quotas: objects that would exceed the quotas of their namespace are refused.
 
-What is used is measured on the stored objects, not read from the status of the quotas, so that it is
-always exact.
+What is used is measured on the stored objects, not read from the status of the quotas, so that it
+is always exact.
 """
 
 from collections.abc import Iterable, Mapping
