@@ -675,9 +675,11 @@ def test_public_names_are_these():
         'Operator',
         'Sandbox',
         'Simulation',
+        'Span',
         'Workloads',
         'call',
         'chaos',
+        'find_overlaps',
     ]
     names = {name: getattr(kopf.testing, name).__name__ for name in kopf.testing.__all__}
     assert names.pop('chaos') == 'kopf.testing.chaos'

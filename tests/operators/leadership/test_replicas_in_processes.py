@@ -264,6 +264,7 @@ def test_a_replica_that_blocks_its_event_loop_exits_before_others_lead(crowd, mo
     monkeypatch.setenv('BLOCK', '30')
     leader = crowd.launch()
     monkeypatch.delenv('BLOCK')
+    wait_for(lambda: crowd.holder == leader.name, leader)
     crowd.start()
 
     assert leader.wait() == 1
