@@ -105,22 +105,11 @@ def _check_actions(actions: Sequence[str], path: str) -> entries.Problems:
     return problems
 
 
-def _make_rules(**options: Any) -> entries.Rules:
-    return entries.Rules(
-        standard_finalizers=False,
-        has_generation=True,
-        is_bumped=entries.bumped_by_content,
-        repeats_update=False,
-        allows_unconditional_update=False,
-        **options,
-    )
-
-
 RULES: Final = {
-    (GROUP, 'ValidatingAdmissionPolicy'): _make_rules(
+    (GROUP, 'ValidatingAdmissionPolicy'): entries.build_admission_rules(
         defaults=default_policy, validate=validate_policy, initial_status={}
     ),
-    (GROUP, 'ValidatingAdmissionPolicyBinding'): _make_rules(
+    (GROUP, 'ValidatingAdmissionPolicyBinding'): entries.build_admission_rules(
         defaults=default_binding, validate=validate_binding
     ),
 }

@@ -102,3 +102,15 @@ class Rules:
             name_rule=self.name_rule,
             standard_finalizers=self.standard_finalizers,
         )
+
+
+def build_admission_rules(**options: Any) -> Rules:
+    """Return the rules of a kind that configures the admission: they differ in these options."""
+    return Rules(
+        standard_finalizers=False,
+        has_generation=True,
+        is_bumped=bumped_by_content,
+        repeats_update=False,
+        allows_unconditional_update=False,
+        **options,
+    )

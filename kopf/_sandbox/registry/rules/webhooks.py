@@ -296,22 +296,11 @@ def _validate_versions(versions: Sequence[str], field: str) -> entries.Problems:
     return problems
 
 
-def _make_rules(**options: Any) -> entries.Rules:
-    return entries.Rules(
-        standard_finalizers=False,
-        has_generation=True,
-        is_bumped=entries.bumped_by_content,
-        repeats_update=False,
-        allows_unconditional_update=False,
-        **options,
-    )
-
-
 RULES: Final = {
-    (GROUP, 'ValidatingWebhookConfiguration'): _make_rules(
+    (GROUP, 'ValidatingWebhookConfiguration'): entries.build_admission_rules(
         defaults=default_validating, validate=_make_validator(mutating=False)
     ),
-    (GROUP, 'MutatingWebhookConfiguration'): _make_rules(
+    (GROUP, 'MutatingWebhookConfiguration'): entries.build_admission_rules(
         defaults=default_mutating, validate=_make_validator(mutating=True)
     ),
 }
